@@ -1,0 +1,14 @@
+"""Which errors are the command line's (exit code 2) and which are a file's or the book's (exit code 1)."""
+
+from __future__ import annotations
+
+from flopmap.machine.machine import MachineError
+from flopmap.model.config import ConfigError, MissingFileError
+from flopmap.quantity import QuantityError
+from flopmap.records.book import BookError, UnknownRecordError
+from flopmap.records.formula import FormulaError
+from flopmap.report.explain import UnknownOpError
+from flopmap.scenario import ScenarioError
+
+USAGE = (ScenarioError, MachineError, QuantityError, UnknownRecordError, UnknownOpError, MissingFileError)
+FAILURES = (ConfigError, BookError, FormulaError)

@@ -1,0 +1,119 @@
+"""The console script: picks the command, and turns every expected error into one line and an exit code.
+
+0 is an answer, 1 a failure (a file that is wrong, a check that found something), 2 a wrong command line. argparse is
+used because a cold command must start in the time of a few imports; each command's module is imported when it is run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from flopmap import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS = {
+    "why": "price one step of a model on a part and explain it; hold a measurement against it",
+    "check": "validate the book, or an overlay folder of your own",
+    "parts": "list, search or show parts",
+    "models": "list, search or show bundled models",
+    "classes": "list, search or show operation classes with their formulas",
+    "engines": "list, search or show engines",
+    "formats": "list, search or show number formats",
+    "traps": "list, search or show known traps",
+}
+MODULES = {"why": "why", "check": "check"}
+EPILOG = "example: flopmap why meta-llama/Llama-3.1-8B --on h100-sxm --batch-size 1 --context-len 2048 --tpot 12.5ms"
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with one-line errors and the nearest flag where one is misspelt."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print one line to stderr and exit with 2."""
+        if message.startswith("unrecognized arguments: -"):
+            message += self._nearest(message.split()[2])
+        self.exit(2, f"{self.prog}: error: {message}\n")
+
+    def _nearest(self, flag: str) -> str:
+        import difflib
+
+        known = [option for action in self._actions for option in action.option_strings]
+        close = difflib.get_close_matches(flag.split("=", 1)[0], known, n=1)
+        return f" (did you mean {close[0]}?)" if close else f" (see {self.prog} --help)"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Returns the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # the reader has gone; keep Python from writing to it again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code
+
+
+def _run(words: list[str]) -> int:
+    name = words[0] if words else ""
+    if name in COMMANDS:
+        module = importlib.import_module(f"flopmap.cli.{MODULES.get(name, 'records')}")
+        parser = Parser(
+            prog=f"flopmap {name}", description=COMMANDS[name], formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        parser.add_argument(
+            "--book", metavar="DIR", action="append", default=[], help="add a folder of records of your own"
+        )
+        parser.add_argument("--json", action="store_true", help="print data")
+        module.add_arguments(parser, name)
+        return _guarded(module.run, parser, parser.parse_args(words[1:]))
+    return _top(words)
+
+
+def _guarded(run: object, parser: Parser, options: argparse.Namespace) -> int:
+    from flopmap.cli.errors import FAILURES, USAGE
+
+    assert callable(run)
+    try:
+        return int(run(options))
+    except USAGE as error:
+        parser.exit(2, f"{parser.prog}: error: {_line(error)}\n")
+    except FAILURES as error:
+        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+        return 1
+
+
+def _line(error: Exception) -> str:
+    return str(error.args[0]) if error.args else str(error)
+
+
+def _top(words: list[str]) -> int:
+    width = max(map(len, COMMANDS))
+    listing = "\n".join(f"  {name:{width}}  {text}" for name, text in COMMANDS.items())
+    parser = Parser(
+        prog="flopmap",
+        usage="flopmap COMMAND ...",
+        description=f"Why is my LLM inference slow, and which hardware property would fix it?\n\ncommands:\n{listing}",
+        epilog=f"{EPILOG}\nhelp on a command: flopmap COMMAND --help",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"flopmap {__version__}")
+    parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
+    options, _rest = parser.parse_known_args(words)
+    if options.command is None:
+        parser.print_help()
+        return 0
+    import difflib
+
+    close = difflib.get_close_matches(options.command, COMMANDS, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"commands: {', '.join(COMMANDS)}"
+    parser.error(f"unknown command {options.command!r} ({hint})")

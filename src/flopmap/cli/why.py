@@ -1,0 +1,194 @@
+"""``flopmap why``: price one step and explain it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flopmap.diagnosis.verdict import judge
+from flopmap.quantity import QuantityError, parse_count, parse_seconds, parse_tokens_per_second
+from flopmap.records.book import load
+from flopmap.scenario import Request, ScenarioError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+EXAMPLES = """\
+examples:
+  flopmap why meta-llama/Llama-3.1-8B --on h100-sxm --batch-size 1 --context-len 2048 --tpot 12.5ms
+  flopmap why ./config.json --on rtx-4090 --phase prefill --input-len 8k --ttft 1.4s
+  flopmap why Qwen/Qwen3-8B --on a100 --engine vllm --enforce-eager --batch-size 8 --context-len 1024 --throughput 227.8
+  flopmap why meta-llama/Llama-2-70b-hf --on h100-sxm --convention parameters=nominal --convention mask=full
+  flopmap why gpt2 --on l4 --explain mlp.down
+"""
+MEASUREMENTS = {"tpot": "decode", "itl": "decode", "ttft": "prefill", "step_time": None, "throughput": None}
+PLAN_FLAGS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "expert_parallel_size")
+
+
+def add_arguments(parser: argparse.ArgumentParser, _name: str) -> None:
+    """The flags of a scenario (vLLM's names where it has them), of a measurement, and of the output."""
+    parser.epilog = EXAMPLES
+    parser.add_argument("model", metavar="MODEL", help="a bundled model's id, a folder, or a config.json")
+    parser.add_argument(
+        "--on", metavar="PART", required=True, help="the part's id or any usual spelling, such as h100-sxm"
+    )
+    _scenario_arguments(parser)
+    _plan_arguments(parser)
+    measured = parser.add_argument_group("what you measured (one of them)").add_mutually_exclusive_group()
+    measured.add_argument(
+        "--tpot", metavar="TIME", type=_typed(parse_seconds), help="time per output token, such as 28ms"
+    )
+    measured.add_argument("--itl", metavar="TIME", type=_typed(parse_seconds), help="inter-token latency")
+    measured.add_argument(
+        "--ttft", metavar="TIME", type=_typed(parse_seconds), help="time to first token, without queueing"
+    )
+    measured.add_argument(
+        "--step-time", metavar="TIME", type=_typed(parse_seconds), help="time of one step of any phase"
+    )
+    speed = "tokens per second of the whole batch: output tokens in decode, prompt tokens in prefill"
+    measured.add_argument("--throughput", metavar="TOKENS/S", type=_typed(parse_tokens_per_second), help=speed)
+    output = parser.add_argument_group("output")
+    output.add_argument("--markdown", action="store_true", help="print Markdown, for an issue")
+    output.add_argument("--explain", metavar="OP", help="trace every figure of an op to its formula and source")
+
+
+def _scenario_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("scenario")
+    group.add_argument(
+        "--phase", choices=("decode", "prefill", "mixed", "encode"), help="default: decode; prefill with --ttft"
+    )
+    group.add_argument(
+        "--batch-size", metavar="N", type=_typed(parse_count), default=1, help="sequences in the step (default 1)"
+    )
+    group.add_argument(
+        "--context-len",
+        metavar="N",
+        type=_typed(parse_count),
+        help="tokens that a decode step attends to, with its own",
+    )
+    group.add_argument("--input-len", metavar="N", type=_typed(parse_count), help="prompt tokens (8k is 8192)")
+    group.add_argument(
+        "--output-len", metavar="N", type=_typed(parse_count), help="output tokens; sets the mean context of decode"
+    )
+    group.add_argument(
+        "--cached-len",
+        metavar="N",
+        type=_typed(parse_count),
+        default=0,
+        help="prompt tokens that the cache already holds",
+    )
+    group.add_argument("--dtype", default="auto", help="data type of activations and math (default: the config's)")
+    group.add_argument(
+        "-q", "--quantization", metavar="FORMAT", help="format of the layers' weights, such as fp8 or awq"
+    )
+    group.add_argument(
+        "--kv-cache-dtype", metavar="FORMAT", default="auto", help="format of the KV cache (default: as --dtype)"
+    )
+    group.add_argument(
+        "--engine", default="ideal", help="an engine's id, such as vllm (default: one that adds nothing)"
+    )
+    group.add_argument("--enforce-eager", action="store_true", help="launch every kernel by itself, without graphs")
+    described = "count another way; names and values are printed with every report"
+    group.add_argument(
+        "--convention", metavar="NAME=VALUE", action="append", default=[], type=_typed(_convention), help=described
+    )
+
+
+def _plan_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("plan (only one part is counted so far)")
+    for flags in (
+        ("-tp", "--tensor-parallel-size"),
+        ("-pp", "--pipeline-parallel-size"),
+        ("-dp", "--data-parallel-size"),
+        ("-ep", "--expert-parallel-size"),
+    ):
+        group.add_argument(*flags, metavar="N", type=_typed(parse_count), default=1)
+    group.add_argument("--enable-expert-parallel", action="store_true", help=argparse.SUPPRESS)
+    group.add_argument("--speculative", metavar="SPEC", help=argparse.SUPPRESS)
+
+
+def _typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A parser whose own message argparse shows."""
+
+    def typed(text: str) -> Any:
+        try:
+            return parse(text)
+        except QuantityError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return typed
+
+
+def _convention(text: str) -> tuple[str, str]:
+    name, equals, choice = text.partition("=")
+    if not equals or not name or not choice:
+        raise QuantityError(f"{text!r} is not NAME=VALUE (such as mask=full)")
+    return name, choice
+
+
+def run(options: argparse.Namespace) -> int:
+    """Judge the scenario and print it."""
+    measured, phase = _measurement(options)
+    _refuse_plans(options)
+    request = Request(
+        model=options.model,
+        on=options.on,
+        dtype=options.dtype,
+        quantization=options.quantization,
+        kv_cache_dtype=options.kv_cache_dtype,
+        engine=options.engine,
+        enforce_eager=options.enforce_eager,
+        phase=options.phase or phase,
+        batch_size=options.batch_size,
+        context_len=options.context_len,
+        input_len=options.input_len,
+        output_len=options.output_len,
+        cached_len=options.cached_len,
+        conventions=tuple(options.convention),
+    )
+    book = load(tuple(Path(folder) for folder in options.book))
+    verdict = judge(request, book, measured)
+    if options.explain:
+        from flopmap.report.explain import explain
+
+        print(explain(options.explain, verdict.pricing, book))
+    elif options.json:
+        import json
+
+        from flopmap.report.data import verdict_data
+
+        print(json.dumps(verdict_data(verdict), indent=1))
+    elif options.markdown:
+        from flopmap.report.markdown import render
+
+        print(render(verdict), end="")
+    else:
+        from flopmap.report.terminal import write
+
+        write(verdict, sys.stdout)
+    return 0
+
+
+def _measurement(options: argparse.Namespace) -> tuple[tuple[str, float] | None, str | None]:
+    """The measurement, if any, and the phase that it implies."""
+    for name, phase in MEASUREMENTS.items():
+        number = getattr(options, name)
+        if number is not None:
+            if phase and options.phase and options.phase not in (phase, "mixed"):
+                raise ScenarioError(f"--{name} measures {phase}, but --phase is {options.phase}")
+            return (name.replace("_", "-"), number), phase
+    return None, None
+
+
+def _refuse_plans(options: argparse.Namespace) -> None:
+    for name in PLAN_FLAGS:
+        if getattr(options, name) != 1:
+            raise ScenarioError(
+                f"--{name.replace('_', '-')} {getattr(options, name)}: plans over several parts are not counted yet (accepted: 1)"
+            )
+    if options.speculative:
+        raise ScenarioError("--speculative: speculative decoding is not counted yet")
+    if options.phase == "encode":
+        raise ScenarioError("--phase encode: encoders are not counted yet (accepted: decode, prefill, mixed)")

@@ -1,0 +1,1 @@
+"""From the floor to what good software reaches."""

@@ -1,0 +1,1 @@
+"""Floors, bounds, sensitivities."""

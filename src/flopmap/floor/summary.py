@@ -1,0 +1,73 @@
+"""Numbers of a priced step that people ask for first: memory, utilisation, throughput."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from flopmap.ledger.ledger import DEVICE_BYTES
+from flopmap.records.formula import bind, value
+from flopmap.records.resolve import law
+from flopmap.records.types import Law
+
+if TYPE_CHECKING:
+    from flopmap.floor.roofline import Pricing
+    from flopmap.records.book import Book
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """What a scenario holds in device memory, in bytes, and whether it fits.
+
+    ``max_sequences`` is an upper bound at this context; None when a sequence holds nothing.
+    ``borderline``: it fits or not depending on which source of the part's capacity one believes.
+    """
+
+    weight_bytes: float
+    kv_bytes_per_token: float
+    state_bytes_per_sequence: float
+    cache_bytes: float
+    capacity_bytes: float
+    fits: bool
+    borderline: bool
+    max_sequences: int | None
+
+
+def memory(pricing: Pricing, book: Book) -> Memory:
+    """The memory of a scenario, by the law of capacity."""
+    capacity = pricing.scenario.machine.part.capacity_bytes
+    weights, cache = pricing.held("resident"), pricing.totals["cache"]
+    sequences = sum(group.count for group in pricing.scenario.step.groups)
+    one_token = {statistic.name: 1 for statistic in pricing.formulas.ledger.statistics}
+    per_token = value(pricing.formulas.totals["cache"], one_token)
+    limits = [capacity.value, *(other.value for other in capacity.others)]
+    needed = weights + cache
+    most = None
+    if cache:
+        formula = law(book.record(Law, "capacity"), pricing.scenario.conventions)["max_sequences"]
+        most = int(
+            value(formula, {"capacity": capacity.value, "resident": weights, "sequence_bytes": cache / sequences})
+        )
+    return Memory(
+        weight_bytes=weights,
+        kv_bytes_per_token=per_token,
+        state_bytes_per_sequence=0,
+        cache_bytes=cache,
+        capacity_bytes=capacity.value,
+        fits=needed <= capacity.value,
+        borderline=(needed <= min(limits)) != (needed <= max(limits)),
+        max_sequences=most,
+    )
+
+
+def utilisation(pricing: Pricing, seconds: float, book: Book) -> dict[str, float]:
+    """MBU, MFU and tokens/s of a step that takes ``seconds``. FLOP of several data types count at their own peaks."""
+    laws = law(book.record(Law, "utilisation"), pricing.scenario.conventions)
+    moved = sum(pricing.totals[kind] for kind in DEVICE_BYTES)
+    values = {"device_bytes": moved, "bandwidth": pricing.formulas.rates.values["bandwidth"], "seconds": seconds}
+    mfu = 0.0
+    for dtype, peak in pricing.formulas.rates.matrix.items():
+        amount = sum(line.costs["matrix"] for line in pricing.lines if line.line.math == dtype)
+        mfu += value(bind(laws["mfu"], {"matrix": amount, "seconds": seconds, "matrix_peak": peak}))
+    speed = value(laws["tokens_per_second"], {"tokens": pricing.scenario.tokens, "seconds": seconds})
+    return {"mbu": value(laws["mbu"], values), "mfu": mfu, "tokens_per_second": speed}

@@ -1,0 +1,1 @@
+"""The FLOP and byte account of a step."""

@@ -1,0 +1,63 @@
+"""What a change to the scenario buys: a lever's record says which fields it sets, and the changed scenario is priced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from flopmap.floor.roofline import price
+from flopmap.floor.summary import memory
+from flopmap.records.types import Lever
+from flopmap.scenario import ScenarioError, make
+
+if TYPE_CHECKING:
+    from flopmap.floor.roofline import Pricing
+    from flopmap.records.book import Book
+    from flopmap.scenario import Request
+
+
+class Gain(msgspec.Struct, frozen=True, kw_only=True):
+    """A lever's effect: the engine floor with it, and the share of time it saves (negative when it loses)."""
+
+    id: str
+    title: str
+    step_seconds: float
+    gain: float
+    max_sequences: int | None
+    gates: tuple[str, ...]
+    traps: tuple[str, ...]
+
+
+def gains(request: Request, pricing: Pricing, book: Book) -> list[Gain]:
+    """Every lever that changes this scenario, best first."""
+    found = []
+    for lever_id in book.ids("levers"):
+        gain = _gain(book.record(Lever, lever_id), request, pricing, book)
+        if gain is not None:
+            found.append(gain)
+    return sorted(found, key=lambda gain: gain.step_seconds)
+
+
+def _gain(lever: Lever, request: Request, pricing: Pricing, book: Book) -> Gain | None:
+    """None when the lever changes nothing here: it is in force already, or the scenario has no such part."""
+    changed = msgspec.structs.replace(request, **lever.set)
+    if changed == request:
+        return None
+    try:
+        scenario = make(changed, book)
+    except ScenarioError:
+        return None
+    after = price(scenario, book)
+    if after.totals == pricing.totals and after.engine_seconds == pricing.engine_seconds:
+        return None
+    new_notes = [note for note in scenario.assumptions if note not in pricing.scenario.assumptions]
+    return Gain(
+        id=lever.id,
+        title=lever.title,
+        step_seconds=after.engine_seconds,
+        gain=1 - after.engine_seconds / pricing.engine_seconds,
+        max_sequences=memory(after, book).max_sequences,
+        gates=(*lever.needs, *new_notes),
+        traps=(lever.caveat,) if lever.caveat else (),
+    )

@@ -1,0 +1,83 @@
+"""The machine of a scenario: a part, how many, and the rates that the laws need."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from flopmap.records.book import Book
+from flopmap.records.types import Part, Peak
+
+COUNT = re.compile(r"^(?P<part>.+?)(?::(?P<count>[^:]*))?$")
+
+
+class MachineError(ValueError):
+    """A machine that cannot be priced. One line."""
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """``count`` equal parts. (Plans over several parts are not counted yet, so count is 1.)"""
+
+    part: Part
+    count: int = 1
+
+
+def read_machine(text: str, book: Book) -> Machine:
+    """A machine from ``PART`` or ``PART:N``. Raises :class:`MachineError` or :class:`UnknownRecordError`."""
+    part_name, count = _split(text, book)
+    if count != 1:
+        raise MachineError(f"--on {text}: plans over several parts are not counted yet; give one part")
+    return Machine(part=book.record(Part, part_name))
+
+
+def _split(text: str, book: Book) -> tuple[str, int]:
+    if book.find("parts", text):
+        return text, 1
+    match = COUNT.match(text.strip())
+    if match is None:
+        raise MachineError(f"--on {text!r}: give PART or PART:COUNT, such as h100-sxm")
+    count = match["count"]
+    if count is None:
+        return match["part"], 1
+    if not count.isdigit() or not 1 <= int(count) <= 1_000_000:
+        raise MachineError(f"--on {text}: {count!r} is not a count of parts (accepted: 1 to 1000000)")
+    return match["part"], int(count)
+
+
+def dtypes(part: Part) -> list[str]:
+    """The data types that the part can multiply in, matrix units first."""
+    return list(dict.fromkeys(peak.dtype for unit in ("matrix", "vector") for peak in part.peaks if peak.unit == unit))
+
+
+def matrix_peak(part: Part, dtype: str, *, sheet: bool = False) -> Peak | None:
+    """The peak that GEMMs of a data type run at: matrix units with wide accumulation, else the vector units.
+
+    ``sheet`` takes the largest figure that the vendor prints, sparsity included. None when there is neither.
+    """
+    found = [peak for peak in part.peaks if peak.dtype == dtype]
+    for unit in ("matrix", "vector"):
+        rows = [
+            peak
+            for peak in found
+            if peak.unit == unit and (sheet or (peak.sparsity == "dense" and peak.accumulate != "fp16"))
+        ]
+        if rows:
+            return max(rows, key=lambda peak: peak.value)
+    return None
+
+
+def vector_peak(part: Part) -> Peak | None:
+    """The fp32 peak of the vector units."""
+    return next((peak for peak in part.peaks if peak.unit == "vector" and peak.dtype == "fp32"), None)
+
+
+def clock_ratio(part: Part) -> float:
+    """The highest clock over the rated one; 1 where it is not known."""
+    clock = part.clock_hz
+    return max(1.0, clock.maximum.value / clock.rated.value) if clock and clock.maximum else 1.0
+
+
+def on_chip_bytes(part: Part) -> float:
+    """On-chip memory over all levels; 0 where none is known."""
+    return sum(level.value for level in part.on_chip)

@@ -1,0 +1,1 @@
+"""What a model is, and how a config is read."""

@@ -1,0 +1,104 @@
+"""A model from what people have in hand: a config.json, a folder with one, or the id of a bundled record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from flopmap.model.architecture import Architecture
+from flopmap.model.config import Config, ConfigError, MissingFileError, shown
+from flopmap.model.families import read_family
+from flopmap.records.book import Book, UnknownRecordError
+from flopmap.records.types import Model
+
+MAX_CONFIG_BYTES = 10_000_000
+DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "half": "fp16"}
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A model as read: its architecture, and what its config says of formats. ``not_counted`` names what is left out."""
+
+    name: str
+    architecture: Architecture
+    dtype: str | None = None
+    quantization: dict[str, Any] | None = None
+    nominal_parameters: float | None = None
+    source: str = ""
+    not_counted: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+
+
+def read_model(name: str, book: Book) -> Checkpoint:
+    """Read a model by path, record id or alias.
+
+    Raises :class:`ConfigError` when the file is not a config that is understood, and
+    :class:`UnknownRecordError` when no file and no record has this name.
+    """
+    path = Path(name)
+    if book.find("models", name) is None and _looks_like_path(path, name):
+        return read_path(path)
+    try:
+        record = book.record(Model, name)
+    except UnknownRecordError as error:
+        raise UnknownRecordError("models", name, error.nearest) from None
+    checkpoint = from_config(record.config, record.id)
+    source = record.sources[0] if record.sources else ""
+    return msgspec.structs.replace(
+        checkpoint, name=record.id, nominal_parameters=record.nominal_parameters, source=source
+    )
+
+
+def _looks_like_path(path: Path, name: str) -> bool:
+    return path.exists() or name.startswith((".", "/", "~")) or path.suffix in (".json", ".gguf", ".safetensors")
+
+
+def read_path(path: Path) -> Checkpoint:
+    """Read a ``config.json``, or the one in a folder."""
+    path = path.expanduser()
+    if path.is_dir():
+        path = path / "config.json"
+    if path.suffix in (".gguf", ".safetensors"):
+        raise ConfigError(f"{path}: {path.suffix[1:]} files are not read yet; give the model's config.json or id")
+    try:
+        size = path.stat().st_size
+        if size > MAX_CONFIG_BYTES:
+            raise ConfigError(f"{path}: {size} bytes is too large for a config (at most {MAX_CONFIG_BYTES})")
+        fields = msgspec.json.decode(path.read_bytes())
+    except FileNotFoundError:
+        raise MissingFileError(f"{path}: no such file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not JSON: {error or 'nested too deeply'}") from None
+    if not isinstance(fields, dict):
+        raise ConfigError(f"{path}: {shown(fields)} is no model config (a JSON object is needed)")
+    return from_config(fields, str(path))
+
+
+def from_config(fields: dict[str, Any], name: str) -> Checkpoint:
+    """Read the fields of a config in transformers 4 or 5 spelling, the text model's where it is nested."""
+    outer = Config(fields, name)
+    text = outer.table("text_config")
+    inner = Config({**_inherited(fields), **text}, name) if text else outer
+    architecture = read_family(inner)
+    not_counted = tuple(
+        f"{key} (only the text decoder is counted)" for key in ("vision_config", "audio_config") if key in fields
+    )
+    dtype = inner.string("dtype", "torch_dtype") or outer.string("dtype", "torch_dtype")
+    if dtype and dtype not in DTYPES:
+        raise inner.error("dtype", f"{shown(dtype)} is not understood (understood: {', '.join(DTYPES)})")
+    quantization = outer.table("quantization_config") or inner.table("quantization_config")
+    return Checkpoint(
+        name=name,
+        architecture=architecture,
+        dtype=DTYPES.get(dtype),
+        quantization=quantization or None,
+        not_counted=not_counted,
+    )
+
+
+def _inherited(fields: dict[str, Any]) -> dict[str, Any]:
+    """What a nested text model takes from the config around it."""
+    return {key: fields[key] for key in ("tie_word_embeddings",) if key in fields}

@@ -1,0 +1,83 @@
+"""Units at the edge: reading sizes, times and rates as people type them, and writing numbers as people read them.
+
+GB is 1e9 bytes and GiB is 2**30. For token counts ``8k`` is 8192, as context lengths are named.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+NUMBER = r"(?P<number>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+)"
+COUNT = re.compile(rf"^{NUMBER}\s*(?P<unit>[kKmM]?)$")
+TIME = re.compile(rf"^{NUMBER}\s*(?P<unit>ns|us|µs|ms|s|min|)$")
+SPEED = re.compile(rf"^{NUMBER}\s*(?P<unit>(?:tok|tokens?|t)/s|)$")
+SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
+TOKENS = {"": 1, "k": 1024, "m": 1024**2}
+PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+class QuantityError(ValueError):
+    """A quantity that cannot be read. One line, with what would be accepted."""
+
+
+def parse_count(text: str) -> int:
+    """A count of tokens or sequences: ``2048``, ``8k`` (8192), ``1m`` (1048576)."""
+    match = COUNT.match(text.strip())
+    if match is None:
+        raise QuantityError(f"{text!r} is not a count (accepted: 2048, 8k, 1m)")
+    number = float(match["number"]) * TOKENS[match["unit"].lower()]
+    if number != math.floor(number) or not abs(number) < 1e18:
+        raise QuantityError(f"{text!r} is not a whole count (accepted: 2048, 8k, 1m)")
+    return int(number)
+
+
+def parse_seconds(text: str) -> float:
+    """A time: ``28ms``, ``1.2s``, ``350us``. A bare number has no unit and is refused."""
+    match = TIME.match(text.strip())
+    if match is None or not match["unit"]:
+        raise QuantityError(f"{text!r} is not a time (accepted: 28ms, 1.2s, 350us)")
+    return _positive(text, float(match["number"]) * SECONDS[match["unit"]])
+
+
+def parse_tokens_per_second(text: str) -> float:
+    """A throughput in tokens per second: ``227.8`` or ``227.8tok/s``."""
+    match = SPEED.match(text.strip())
+    if match is None:
+        raise QuantityError(f"{text!r} is not a throughput in tokens per second (accepted: 227.8, 227.8tok/s)")
+    return _positive(text, float(match["number"]))
+
+
+def _positive(text: str, number: float) -> float:
+    if not 0 < number < math.inf:
+        raise QuantityError(f"{text!r} is not a positive number")
+    return number
+
+
+def seconds(value: float) -> str:
+    """A time in the unit that keeps it readable: ``41.8 ms``."""
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")):
+        if abs(value) >= scale:
+            return f"{significant(value / scale)} {unit}"
+    return "0 s" if value == 0 else f"{value:.3g} s"
+
+
+def amount(value: float, unit: str) -> str:
+    """A number with a decimal prefix: ``140 GB``, ``573 TFLOP``."""
+    for scale, prefix in PREFIXES:
+        if abs(value) >= scale:
+            return f"{significant(value / scale)} {prefix}{unit}"
+    return f"{significant(value)} {unit}"
+
+
+def significant(value: float) -> str:
+    """Three to four significant figures, without an exponent for what people read."""
+    size = abs(value)
+    if size >= 100 or value == 0:
+        return f"{value:,.0f}" if size >= 1000 or value == int(value) else f"{value:.1f}"
+    return f"{value:.2f}" if size >= 10 else f"{value:.3f}"
+
+
+def percent(share: float) -> str:
+    """A share: ``97%``, ``0.4%``."""
+    return f"{share * 100:.0f}%" if abs(share) >= 0.1 else f"{share * 100:.1f}%"

@@ -1,0 +1,1 @@
+"""The book: record types, formulas, units, reading and building."""

@@ -1,0 +1,148 @@
+"""The book as programs read it: built JSON, each record decoded when it is first asked for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from flopmap.records.types import KINDS, Convention, Glossary, Record
+
+BOOK = Path(__file__).parent.parent / "book"
+BUILT = BOOK / "book.json"
+
+R = TypeVar("R", bound=Record)
+
+
+class BookError(Exception):
+    """A book that cannot be read. The message is one line a fault, each with its file and line."""
+
+
+class UnknownRecordError(LookupError):
+    """No record has this id or alias. ``nearest`` are the ids that look most like it."""
+
+    def __init__(self, kind: str, name: str, nearest: list[str]) -> None:
+        hint = f"; nearest: {', '.join(nearest)}" if nearest else ""
+        super().__init__(f"unknown {KINDS_SINGULAR[kind]} {name!r}{hint} (all: flopmap {COMMANDS.get(kind, kind)})")
+        self.nearest = nearest
+
+
+KINDS_SINGULAR = {
+    "flops": "operation class",
+    "laws": "law",
+    "parts": "part",
+    "models": "model",
+    "engines": "engine",
+    "formats": "format",
+    "levers": "lever",
+    "readings": "reading",
+    "measurements": "measurement",
+    "traps": "trap",
+    "sources": "source",
+}
+COMMANDS = {"flops": "classes"}
+
+
+class Built(msgspec.Struct):
+    """The built book: ``records[kind][id]`` stays undecoded until it is used."""
+
+    glossary: Glossary
+    conventions: dict[str, Convention]
+    records: dict[str, dict[str, msgspec.Raw]]
+    aliases: dict[str, dict[str, str]]
+
+
+class Book:
+    """The records, by kind and id. Reading is lazy; nothing is ever written."""
+
+    def __init__(self, built: Built) -> None:
+        self.glossary = built.glossary
+        self.conventions = built.conventions
+        self._raw = built.records
+        self._aliases = built.aliases
+        self._decoded: dict[tuple[str, str], Record] = {}
+
+    def ids(self, kind: str) -> list[str]:
+        """Every id of a kind, sorted."""
+        return sorted(self._raw.get(kind, {}))
+
+    def find(self, kind: str, name: str) -> str | None:
+        """The id that ``name`` (an id or alias, in any case) stands for, or None."""
+        if name in self._raw.get(kind, {}):
+            return name
+        return self._aliases.get(kind, {}).get(name.lower())
+
+    def get(self, kind: str, name: str) -> Record:
+        """The record of this id or alias. Raises :class:`UnknownRecordError` with the nearest ids."""
+        found = self.find(kind, name)
+        if found is None:
+            raise UnknownRecordError(kind, name, self.nearest(kind, name))
+        key = (kind, found)
+        if key not in self._decoded:
+            self._decoded[key] = msgspec.json.decode(self._raw[kind][found], type=KINDS[kind])
+        return self._decoded[key]
+
+    def record(self, of: type[R], name: str) -> R:
+        """The record of a type, such as ``book.record(Part, "h100-sxm")``."""
+        record = self.get(_KIND_OF[of], name)
+        assert isinstance(record, of)
+        return record
+
+    def nearest(self, kind: str, name: str, count: int = 3) -> list[str]:
+        """The ids whose own or other names look most like ``name``."""
+        import difflib
+
+        names = {
+            spelling.lower(): record
+            for record in self._raw.get(kind, {})
+            for spelling in (record, record.rsplit("/", 1)[-1])
+        }
+        names |= self._aliases.get(kind, {})
+        close = difflib.get_close_matches(name.lower(), names, n=3 * count, cutoff=0.5)
+        return list(dict.fromkeys(names[spelling] for spelling in close))[:count]
+
+
+_KIND_OF: dict[type[Record], str] = {of: kind for kind, of in KINDS.items()}
+
+
+def load(overlays: tuple[Path, ...] = ()) -> Book:
+    """The bundled book, with the records of each overlay folder added or put in place of ours.
+
+    Raises :class:`BookError` when an overlay has a fault, or when the bundled book was never built.
+    """
+    if overlays or _is_stale():
+        from flopmap.records import author
+
+        return Book(
+            msgspec.json.decode(author.build(BOOK, overlays, write=BUILT if not overlays else None), type=Built)
+        )
+    return Book(msgspec.json.decode(BUILT.read_bytes(), type=Built))
+
+
+def _is_stale() -> bool:
+    """Whether the YAML is newer than the built book. Only a checkout's YAML changes, so only there is it looked at."""
+    if not (BOOK.parent.parent.parent / "pyproject.toml").exists():
+        return not BUILT.exists()
+    try:
+        built = BUILT.stat().st_mtime_ns
+    except FileNotFoundError:
+        return True
+    return _newest(BOOK) > built
+
+
+def _newest(folder: str | os.PathLike[str]) -> int:
+    newest = 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                newest = max(newest, _newest(entry.path), entry.stat().st_mtime_ns)
+            elif entry.name.endswith(".yaml"):
+                newest = max(newest, entry.stat().st_mtime_ns)
+    return newest
+
+
+def to_data(record: Any) -> Any:
+    """A record as plain data, for JSON output."""
+    return msgspec.to_builtins(record)

@@ -1,0 +1,69 @@
+"""A record's formulas under the conventions in force, as trees with the record's own names put in."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from flopmap.records.formula import Expr, FormulaError, bind, parse, symbols
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flopmap.records.types import Law, OpClass, Quantity
+
+parse_once = functools.lru_cache(maxsize=None)(parse)
+
+
+def costs(op_class: OpClass, conventions: Mapping[str, str]) -> dict[str, Expr]:
+    """Every cost formula of an op class, in shapes and step statistics."""
+    texts = cost_texts(op_class, conventions)
+    local = _definitions(op_class.define)
+    return {resource: bind(parse_once(text), local) for resource, text in texts.items()}
+
+
+def cost_texts(op_class: OpClass, conventions: Mapping[str, str]) -> dict[str, str]:
+    """The formulas as the record writes them, each reading chosen by its convention put in."""
+    texts = dict(op_class.cost)
+    for convention, readings in op_class.conventions.items():
+        texts.update(readings.get(conventions.get(convention, ""), {}))
+    return texts
+
+
+def named(op_class: OpClass, conventions: Mapping[str, str]) -> dict[str, Expr]:
+    """Costs, definitions and quantities of an op class, for claims and for display."""
+    known = {**_definitions(op_class.define), **costs(op_class, conventions)}
+    quantities = {name: bind(parse_once(text), known) for name, text in op_class.quantities.items()}
+    return {**known, **quantities}
+
+
+def _definitions(define: Mapping[str, str]) -> dict[str, Expr]:
+    """A record's own names, each of which may use those above it."""
+    local: dict[str, Expr] = {}
+    for name, text in define.items():
+        local[name] = bind(parse_once(text), local)
+    return local
+
+
+def law(record: Law, conventions: Mapping[str, str]) -> dict[str, Expr]:
+    """Every quantity of a law, with the law's other quantities put in where it names them."""
+    texts = {name: _reading(quantity, conventions) for name, quantity in record.quantities.items()}
+    done: dict[str, Expr] = {}
+
+    def expand(name: str, above: tuple[str, ...]) -> Expr:
+        if name in above:
+            raise FormulaError(f"a circle of quantities: {' -> '.join((*above, name))}")
+        if name not in done:
+            tree = parse_once(texts[name])
+            own = {symbol: expand(symbol, (*above, name)) for symbol in symbols(tree) & texts.keys() - {name}}
+            done[name] = bind(tree, own)
+        return done[name]
+
+    return {name: expand(name, ()) for name in texts}
+
+
+def _reading(quantity: Quantity, conventions: Mapping[str, str]) -> str:
+    text = quantity.formula
+    for convention, readings in quantity.conventions.items():
+        text = readings.get(conventions.get(convention, ""), text)
+    return text

@@ -1,0 +1,260 @@
+"""What a record of the book may contain: one frozen type a kind.
+
+Authors write these as YAML under ``book/<kind>/<id>.yaml``; programs read the built JSON. A record's ``id`` is its path:
+authors never write it. SI base units everywhere; the unit is in the field's name.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Status = Literal["verified", "draft", "contested"]
+Bound = Literal["memory", "compute", "interconnect", "launch_overhead", "both"]
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every record has. ``confidence`` is the probability that its figures are right."""
+
+    title: str
+    id: str = ""
+    status: Status = "verified"
+    confidence: float = 0.9
+    aliases: tuple[str, ...] = ()
+    summary: str = ""
+    sources: tuple[str, ...] = ()
+    see: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Source(Record, frozen=True, kw_only=True):
+    """Where a figure comes from: a paper, a vendor document, a tool's table, or our own arithmetic."""
+
+    publisher: str
+    kind: Literal[
+        "vendor", "paper", "tool", "press", "blog", "forum", "seed", "measurement", "arithmetic", "general-knowledge"
+    ]
+    url: str = ""
+    date: str = ""
+    licence: str = ""
+
+
+class OtherValue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A value that another source prints for the same figure; ``note`` says why it is not the default."""
+
+    value: float
+    source: str
+    note: str
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One number with its source. The unit is in the name of the field that holds it."""
+
+    value: float
+    source: str
+    note: str = ""
+    others: tuple[OtherValue, ...] = ()
+
+
+class Peak(Figure, frozen=True, kw_only=True):
+    """A peak rate in FLOP/s (or OP/s), at the rated clock, under one full key."""
+
+    unit: Literal["matrix", "vector"]
+    dtype: Literal["fp64", "tf32", "fp32", "fp16", "bf16", "fp8", "int8", "fp6", "fp4", "int4"]
+    accumulate: Literal["fp64", "fp32", "fp16", "int32", "unstated"] = "fp32"
+    sparsity: Literal["dense", "2:4", "16:4"] = "dense"
+
+
+class MemoryLevel(Figure, frozen=True, kw_only=True):
+    """An on-chip memory: ``value`` is its total size in bytes over the whole part."""
+
+    name: str
+    bytes_per_second: Figure | None = None
+
+
+class Clock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``rated`` is the clock at which the peaks are stated, ``maximum`` the highest the part can reach."""
+
+    rated: Figure
+    maximum: Figure | None = None
+
+
+class Link(Figure, frozen=True, kw_only=True):
+    """A link: ``value`` in byte/s per direction and part; ``domain`` is how many parts it joins."""
+
+    name: str
+    domain: int = 1
+
+
+class Part(Record, frozen=True, kw_only=True):
+    """One accelerator or CPU."""
+
+    vendor: str
+    architecture: str
+    kind: Literal["gpu", "tpu", "npu", "cpu", "apu"]
+    isa: str = ""
+    memory_type: str = ""
+    capacity_bytes: Figure
+    bandwidth_bytes_per_second: Figure
+    peaks: tuple[Peak, ...]
+    exp_per_second: Figure | None = None
+    clock_hz: Clock | None = None
+    on_chip: tuple[MemoryLevel, ...] = ()
+    compute_units: Figure | None = None
+    power_watts: Figure | None = None
+    links: tuple[Link, ...] = ()
+    host_link_bytes_per_second: Figure | None = None
+
+
+class Model(Record, frozen=True, kw_only=True):
+    """A published model: the fields of its ``config.json`` that decide its shape, under their own names."""
+
+    config: dict[str, Any]
+    nominal_parameters: float | None = None
+
+
+class Format(Record, frozen=True, kw_only=True):
+    """A number format of weights or cache: ``bits`` an element, plus a scale (and zero point) every ``group`` elements."""
+
+    bits: float
+    group: int | None = None
+    scale_bits: float = 0
+    zero_bits: float = 0
+    math: tuple[str, ...] = ()
+    applies_to: tuple[Literal["weights", "kv", "activations"], ...] = ("weights",)
+    config_methods: tuple[str, ...] = ()
+
+
+class Engine(Record, frozen=True, kw_only=True):
+    """What an engine adds to the operations: how it launches them, and what the host does between steps."""
+
+    graphs: tuple[Literal["decode", "prefill", "mixed"], ...] = ()
+    launch_seconds: Figure | None = None
+    host_seconds_per_step: Figure | None = None
+    defaults: dict[str, str | int | float | bool] = {}
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A published figure, held against ours: ``quantity`` is a formula over the record's names and ``given``."""
+
+    quantity: str
+    expect: float
+    source: str
+    given: dict[str, float] = {}
+    part: str = ""
+    dtype: str = "bf16"
+    conventions: dict[str, str] = {}
+    tolerance: float = 0.005
+    note: str = ""
+
+
+class OpClass(Record, frozen=True, kw_only=True):
+    """A kind of work. ``cost`` maps a resource to its formula; ``conventions`` holds the other readings by name."""
+
+    kind: Literal["cost", "lever", "gate", "advice", "trap", "comparison"]
+    bound_by: Bound
+    define: dict[str, str] = {}
+    cost: dict[str, str] = {}
+    why: dict[str, str] = {}
+    conventions: dict[str, dict[str, dict[str, str]]] = {}
+    quantities: dict[str, str] = {}
+    claims: tuple[Claim, ...] = ()
+
+
+class Quantity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A named formula of a law, with its unit."""
+
+    formula: str
+    unit: str
+    meaning: str
+    conventions: dict[str, dict[str, str]] = {}
+
+
+class Law(Record, frozen=True, kw_only=True):
+    """How costs and rates become times, ratios and limits."""
+
+    quantities: dict[str, Quantity]
+    claims: tuple[Claim, ...] = ()
+
+
+class Lever(Record, frozen=True, kw_only=True):
+    """A change to the scenario: ``set`` names the scenario's fields and their new values."""
+
+    set: dict[str, str | int | float | bool]
+    needs: tuple[str, ...] = ()
+    caveat: str = ""
+
+
+class Band(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a measured time of at most ``up_to`` times the floor usually means; ``causes`` are shares of cases."""
+
+    up_to: float
+    meaning: str
+    causes: dict[str, float]
+
+
+class Reading(Record, frozen=True, kw_only=True):
+    """How to read measured over floor: bands in rising order, and the check that would confirm each cause."""
+
+    bands: tuple[Band, ...]
+    eager_causes: dict[str, float]
+    checks: dict[str, str]
+
+
+class Spread(Record, frozen=True, kw_only=True):
+    """How far above a floor public results lie, per phase: quantiles of measured over floor, from ``rows`` results."""
+
+    phase: Literal["decode", "prefill", "mixed"]
+    rows: int
+    low: Figure
+    middle: Figure
+    high: Figure
+
+
+class Trap(Record, frozen=True, kw_only=True):
+    """A known failure: what is seen, why, and what to do."""
+
+    symptom: str
+    remedy: str
+
+
+class Glossary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``symbols.yaml``: the symbols, and the unit words that stand for a pure number."""
+
+    counts: tuple[str, ...]
+    symbols: dict[str, Symbol]
+
+
+class Symbol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A symbol of the formulas. ``sum`` (and ``windowed``) make it a statistic of the step: summed over its sequences."""
+
+    unit: str
+    meaning: str
+    value: float | None = None
+    source: str = ""
+    sum: str = ""
+    windowed: str = ""
+    conventions: dict[str, dict[str, str]] = {}
+
+
+class Convention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A choice between the field's ways of counting. The first value is the default."""
+
+    values: dict[str, str]
+    meaning: str
+
+
+KINDS: dict[str, type[Record]] = {
+    "flops": OpClass,
+    "laws": Law,
+    "parts": Part,
+    "models": Model,
+    "engines": Engine,
+    "formats": Format,
+    "levers": Lever,
+    "readings": Reading,
+    "measurements": Spread,
+    "traps": Trap,
+    "sources": Source,
+}

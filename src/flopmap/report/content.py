@@ -1,0 +1,224 @@
+"""What a report says, before any layout: the answer, then tables of evidence. Terminal and Markdown draw the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from flopmap.diagnosis.verdict import CAUSE_OF
+from flopmap.ledger.ledger import DEVICE_BYTES
+from flopmap.quantity import amount, percent, seconds, significant
+from flopmap.report.data import KIND_NAMES
+
+if TYPE_CHECKING:
+    from flopmap.diagnosis.verdict import Verdict
+
+WORDS = {
+    "memory_bandwidth": "memory bandwidth",
+    "matrix_peak": "matrix peak",
+    "vector_peak": "vector peak",
+    "exp_rate": "exponential rate",
+    "link_bandwidth": "link bandwidth",
+    "link_latency": "link latency",
+    "launch": "kernel launches",
+    "host": "host time",
+}
+SHOWN_OPS = 8
+
+
+class Table(NamedTuple):
+    """A titled table; the first column is text, the others are numbers."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+
+def headline(verdict: Verdict) -> str:
+    """The answer in one line."""
+    floor = verdict.pricing.operation_seconds
+    binding = WORDS[verdict.bound_by]
+    share = percent(verdict.elasticity[verdict.bound_by])
+    part = verdict.pricing.scenario.machine.part.id
+    if verdict.measured and verdict.over_floor is not None:
+        measured = seconds(verdict.measured.seconds)
+        if verdict.causes and verdict.causes[0].cause == "impossible input":
+            return f"Impossible: {measured} a step beats the device floor of {seconds(verdict.pricing.device_seconds)} on {part}"
+        times = significant(verdict.over_floor)
+        cause = verdict.causes[0].cause if verdict.causes else ""
+        return f"{measured} a step is {times}x the floor of {seconds(floor)}; likeliest cause: {cause} (the floor is {binding}, {share} of it)"
+    speed = significant(verdict.at_floor["tokens_per_second"])
+    answer = f"{seconds(floor)} a step at the floor on {part} ({speed} tokens/s): {binding} binds, {share} of the time"
+    if not verdict.memory.fits:
+        return f"Does not fit{' (borderline)' if verdict.memory.borderline else ''}: {need(verdict)}; {answer}"
+    return answer
+
+
+def need(verdict: Verdict) -> str:
+    """What the scenario holds against what the part has."""
+    memory = verdict.memory
+    held = f"{amount(memory.weight_bytes, 'B')} of weights"
+    cache = f" and {amount(memory.cache_bytes, 'B')} of cache" if memory.cache_bytes else ""
+    return f"{held}{cache} in {amount(memory.capacity_bytes, 'B')}"
+
+
+def subject(verdict: Verdict) -> str:
+    """The scenario in one line."""
+    scenario = verdict.pricing.scenario
+    precision = scenario.precision
+    formats = precision.activations.id
+    if precision.weights is not precision.activations:
+        formats += f", weights {precision.weights.id}"
+    if precision.kv is not precision.activations:
+        formats += f", cache {precision.kv.id}"
+    what = [f"batch {scenario.batch_size:,}"]
+    if scenario.context_len is not None:
+        what.append(f"context {scenario.context_len:,}")
+    if scenario.input_len is not None:
+        what.append(
+            f"prompt {scenario.input_len:,}" + (f" after {scenario.cached_len:,} cached" if scenario.cached_len else "")
+        )
+    engine = scenario.engine.id + (", eager" if scenario.eager else "")
+    return f"{scenario.model.name} ({formats}) on {scenario.machine.part.id} | {scenario.phase}, {', '.join(what)} | engine: {engine}"
+
+
+def paragraphs(verdict: Verdict) -> list[str]:
+    """The sentences below the answer."""
+    lines = [subject(verdict)]
+    if verdict.measured:
+        lines.append(f"That is {verdict.meaning}.")
+        lines += [f"{percent(cause.weight)} {cause.cause}. To confirm: {cause.check}." for cause in verdict.causes]
+        if not verdict.memory.fits:
+            lines.append(f"It does not fit{' (borderline)' if verdict.memory.borderline else ''}: {need(verdict)}.")
+    return lines
+
+
+def tables(verdict: Verdict) -> list[Table]:
+    """All the evidence."""
+    return [floors(verdict), by_op(verdict), governs(verdict), levers(verdict), account(verdict)]
+
+
+def floors(verdict: Verdict) -> Table:
+    """Floors, estimate and measurement on one axis."""
+    pricing = verdict.pricing
+    unit = pricing.operation_seconds
+    named = [
+        ("device floor", pricing.device_seconds),
+        ("operation floor", unit),
+        ("engine floor", pricing.engine_seconds),
+    ]
+    if verdict.estimate:
+        named.append(("estimate", verdict.estimate.value))
+    if verdict.measured:
+        named.append(("measured", verdict.measured.seconds))
+    longest = max(value for _, value in named)
+    rows = [(name, seconds(value), f"{significant(value / unit)}x", bar(value / longest)) for name, value in named]
+    if verdict.estimate:
+        low, high = seconds(verdict.estimate.low), seconds(verdict.estimate.high)
+        rows = [(row[0], f"{row[1]} ({low} to {high})", *row[2:]) if row[0] == "estimate" else row for row in rows]
+    return Table("Time of a step", ("", "time", "x floor", ""), rows)
+
+
+def bar(share: float, width: int = 24) -> str:
+    """A bar of at least one mark."""
+    return "#" * max(1, round(share * width))
+
+
+def by_op(verdict: Verdict) -> Table:
+    """Where the floor's time goes, longest first."""
+    pricing = verdict.pricing
+    lines = sorted(pricing.lines, key=lambda line: -line.seconds)
+    rows = [
+        (
+            f"{line.line.op.name} x{line.line.op.count}",
+            seconds(line.seconds),
+            percent(line.seconds / pricing.operation_seconds),
+            amount(line.costs["matrix"], "FLOP"),
+            amount(line.device_bytes, "B"),
+            WORDS[line.bound_by],
+        )
+        for line in lines[:SHOWN_OPS]
+    ]
+    rest = lines[SHOWN_OPS:]
+    if rest:
+        time = sum(line.seconds for line in rest)
+        flop, moved = sum(line.costs["matrix"] for line in rest), sum(line.device_bytes for line in rest)
+        share = percent(time / pricing.operation_seconds)
+        rows.append((f"{len(rest)} more", seconds(time), share, amount(flop, "FLOP"), amount(moved, "B"), ""))
+    return Table("Where the floor goes", ("op", "time", "share", "matrix", "bytes", "bound by"), rows)
+
+
+def governs(verdict: Verdict) -> Table:
+    """Which property governs the time, and what doubling it gives."""
+    rows = []
+    for doubling in verdict.doublings:
+        share = verdict.elasticity[doubling.property]
+        if share < 0.0005 and doubling.gain < 0.0005:
+            continue
+        flips = ""
+        if doubling.flips_at is not None and doubling.flips_to is not None:
+            flips = f"at {significant(doubling.flips_at)}x, then {WORDS[doubling.flips_to]}"
+        rows.append(
+            (
+                WORDS[doubling.property],
+                percent(share),
+                f"{seconds(doubling.step_seconds)} (-{percent(doubling.gain)})",
+                flips,
+            )
+        )
+    return Table("What governs it", ("property", "governs", "doubled", "bound flips"), rows)
+
+
+def levers(verdict: Verdict) -> Table:
+    """Changes to the scenario, by what they save at the engine floor."""
+    rows = [
+        (
+            gain.title,
+            seconds(gain.step_seconds),
+            f"{-gain.gain * 100:+.0f}%",
+            "" if gain.max_sequences is None else f"{gain.max_sequences:,}",
+            "; ".join((*gain.gates, *gain.traps)),
+        )
+        for gain in verdict.levers
+    ]
+    return Table("What would change it", ("lever", "step", "time", "sequences that fit", "mind"), rows)
+
+
+def account(verdict: Verdict) -> Table:
+    """The totals: FLOP, bytes by kind, memory, utilisation."""
+    pricing, memory = verdict.pricing, verdict.memory
+    kinds = [(KIND_NAMES.get(kind, kind), pricing.totals[kind]) for kind in DEVICE_BYTES if pricing.totals[kind]]
+    rows = [
+        ("parameters", f"{pricing.held('parameters'):,.0f}", f"{pricing.held('active'):,.0f} multiply a token"),
+        ("matrix FLOP", amount(pricing.totals["matrix"], "FLOP"), f"{pricing.totals['matrix']:,.0f}"),
+        (
+            "bytes moved",
+            amount(sum(value for _, value in kinds), "B"),
+            ", ".join(f"{name} {amount(value, 'B')}" for name, value in kinds),
+        ),
+        ("launches", f"{pricing.totals['launches']:,.0f}", "kernels, one an op"),
+        ("memory", need(verdict), "fits" if memory.fits else "does not fit"),
+        ("cache a token", amount(memory.kv_bytes_per_token, "B"), f"{memory.kv_bytes_per_token:,.0f} B"),
+    ]
+    if memory.max_sequences is not None:
+        rows.append(("sequences that fit", f"{memory.max_sequences:,}", "at this context, at most"))
+    used = verdict.at_measured or verdict.at_floor
+    when = "measured" if verdict.at_measured else "at the floor"
+    rows.append(("MBU, MFU", f"{percent(used['mbu'])}, {percent(used['mfu'])}", when))
+    rows.append(("throughput", f"{significant(used['tokens_per_second'])} tokens/s", when))
+    return Table("Account of the step", ("", "", ""), rows)
+
+
+def footnotes(verdict: Verdict) -> list[str]:
+    """Assumptions, what is not counted, the conventions in force, and how to ask why."""
+    notes = [f"assumed: {note}" for note in verdict.assumptions]
+    notes += [f"not counted: {note}" for note in verdict.not_counted]
+    conventions = " ".join(f"{name}={value}" for name, value in verdict.pricing.scenario.conventions.items())
+    notes.append(f"conventions: {conventions}; a multiply-add is 2 FLOP, GB is 1e9")
+    longest = max(verdict.pricing.lines, key=lambda line: line.seconds)
+    notes.append(f"why a number: --explain {longest.line.op.name}")
+    return notes
+
+
+def cause_word(name: str) -> str:
+    """The cause that a hardware property stands for."""
+    return CAUSE_OF[name]

@@ -1,0 +1,132 @@
+"""Why a number is what it is: figure, formula, numbers put in, record, source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flopmap.floor.roofline import PROPERTY_OF
+from flopmap.quantity import seconds
+from flopmap.records.formula import bind, symbols
+from flopmap.records.notation import number_text, text
+from flopmap.records.resolve import cost_texts, law, parse_once
+from flopmap.records.types import Law, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flopmap.floor.roofline import PricedLine, Pricing
+    from flopmap.records.book import Book
+
+UNITS = {
+    "matrix": "FLOP",
+    "vector": "FLOP",
+    "exp": "op",
+    "launches": "launches",
+    "parameters": "parameters",
+    "active": "parameters",
+}
+
+
+class UnknownOpError(LookupError):
+    """The step has no op of this name. The message lists those it has."""
+
+
+def find(name: str, pricing: Pricing) -> list[PricedLine]:
+    """The ops of this name or class. Raises :class:`UnknownOpError`."""
+    found = [
+        line
+        for line in pricing.lines
+        if name in (line.line.op.name, line.line.op.op_class, line.line.op.name.split("[", 1)[0])
+    ]
+    if not found:
+        names = ", ".join(line.line.op.name for line in pricing.lines)
+        raise UnknownOpError(f"--explain {name}: no such op in this step (it has: {names})")
+    return found
+
+
+def explain(name: str, pricing: Pricing, book: Book) -> str:
+    """The trace of every figure of an op."""
+    return "\n\n".join("\n".join(_lines(line, pricing, book)) for line in find(name, pricing))
+
+
+def _lines(line: PricedLine, pricing: Pricing, book: Book) -> Iterator[str]:
+    op, record = line.line.op, line.line.op_class
+    share = line.seconds / pricing.operation_seconds * 100
+    yield f"{op.name}: {seconds(line.seconds)} of the operation floor ({share:.1f}%), bound by {line.bound_by.replace('_', ' ')}"
+    yield f"class {record.id} ({record.title}), {op.count} a step; record flops/{record.id}, {record.status}, confidence {record.confidence:g}"
+    yield ""
+    for resource, formula in cost_texts(record, pricing.scenario.conventions).items():
+        yield from _cost(line, resource, formula, pricing)
+    yield ""
+    yield from _times(line, pricing, book)
+    yield ""
+    for source in record.sources:
+        found = book.record(Source, source)
+        yield f"source {source}: {found.title}. {found.publisher}{', ' + found.date if found.date else ''}. {found.url}".rstrip(
+            ". "
+        )
+
+
+def _cost(line: PricedLine, resource: str, formula: str, pricing: Pricing) -> Iterator[str]:
+    """A cost: the formula as the record writes it, then with numbers, then what it comes to over all runs."""
+    values = _values(line, pricing)
+    record = line.line.op_class
+    written = parse_once(formula)
+    whole = bind(line.line.cost(resource), {statistic.name: number for statistic, number in pricing.statistics.items()})
+    if not isinstance(whole, int | float):
+        return
+    local = {name: bind(parse_once(definition), {}) for name, definition in record.define.items()}
+    numbers = {name: number_text(values[name]) for name in symbols(bind(written, local)) if name in values}
+    unit = UNITS.get(resource, "B")
+    yield f"  {resource} = {text(written)}" + "".join(
+        f", with {name} = {text(tree)}" for name, tree in local.items() if name in symbols(written)
+    )
+    yield f"    = {line.line.op.count} × ({text(bind(written, local), numbers)}) = {number_text(whole)} {unit}"
+    if resource in record.why:
+        yield f"    {record.why[resource]}"
+
+
+def _values(line: PricedLine, pricing: Pricing) -> dict[str, float]:
+    """The number behind each symbol of an op's formulas."""
+    op = line.line.op
+    values: dict[str, float] = dict(op.shapes) | line.line.formats
+    for statistic, number in pricing.statistics.items():
+        if statistic.phase in (None, op.phase) and statistic.window in (None, op.window):
+            exact = statistic.phase == op.phase and (statistic.window == op.window or statistic.symbol not in values)
+            if exact or statistic.symbol not in values:
+                values[statistic.symbol] = number
+    return values
+
+
+def _times(line: PricedLine, pricing: Pricing, book: Book) -> Iterator[str]:
+    """Each resource's time: the law's formula, the rate, and where the rate comes from."""
+    roofline = law(book.record(Law, "roofline"), {})
+    part = pricing.scenario.machine.part
+    known: dict[str, Any] = {
+        **pricing.formulas.rates.values,
+        "matrix_peak": pricing.formulas.rates.matrix[line.line.math],
+    }
+    known |= {**line.costs, "device_bytes": line.device_bytes}
+    formulas = {"memory_seconds": parse_once("device_bytes / bandwidth")} | {
+        t: roofline[t] for t in PROPERTY_OF if t != "memory_seconds"
+    }
+    for term, formula in formulas.items():
+        if not line.terms[term]:
+            continue
+        numbers = {name: number_text(known[name]) for name in symbols(formula)}
+        mark = "  <- binds" if PROPERTY_OF[term] == line.bound_by else ""
+        yield f"  {term} = {text(formula)} = {text(formula, numbers)} = {seconds(line.terms[term])}{mark}"
+    yield f"  rates of {part.id}: {_rate_sources(line, pricing)} (laws/roofline)"
+
+
+def _rate_sources(line: PricedLine, pricing: Pricing) -> str:
+    from flopmap.machine.machine import matrix_peak, vector_peak
+
+    part = pricing.scenario.machine.part
+    sheet = pricing.scenario.conventions["peak"] == "sheet"
+    rates = [
+        ("bandwidth", part.bandwidth_bytes_per_second),
+        (f"matrix {line.line.math}", matrix_peak(part, line.line.math, sheet=sheet)),
+    ]
+    rates += [("vector", vector_peak(part)), ("exp", part.exp_per_second)]
+    return ", ".join(f"{name} {figure.value:.5g} ({figure.source})" for name, figure in rates if figure is not None)

@@ -1,0 +1,39 @@
+"""A verdict for a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flopmap.report import content
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from flopmap.diagnosis.verdict import Verdict
+
+
+def write(verdict: Verdict, out: TextIO) -> None:
+    """The answer, then the evidence. Colour only where the terminal has it and NO_COLOR is not set."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(file=out, highlight=False, width=None if out.isatty() else 132, soft_wrap=False)
+    console.print(Text(content.headline(verdict), style="bold"), soft_wrap=True)
+    for line in content.paragraphs(verdict):
+        console.print(Text(line), soft_wrap=True)
+    for table in content.tables(verdict):
+        if not table.rows:
+            continue
+        drawn = Table(
+            title=table.title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+        )
+        for index, column in enumerate(table.columns):
+            drawn.add_column(column, style="" if index else "cyan", justify="left", overflow="fold")
+        for row in table.rows:
+            drawn.add_row(*(Text(cell) for cell in row))
+        console.print()
+        console.print(drawn)
+    console.print()
+    for line in content.footnotes(verdict):
+        console.print(Text(line, style="dim"), soft_wrap=True)

@@ -1,0 +1,275 @@
+"""The one value that flows through the program: model, machine, engine, precision, step and conventions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from flopmap.machine.machine import Machine, dtypes, matrix_peak, read_machine
+from flopmap.model.reading import Checkpoint, read_model
+from flopmap.records.formula import value
+from flopmap.records.resolve import law
+from flopmap.records.types import Engine, Format, Law
+from flopmap.step import Step, decode_step, mixed_step, prefill_step
+
+if TYPE_CHECKING:
+    from flopmap.records.book import Book
+
+PhaseName = Literal["decode", "prefill", "mixed"]
+MAX_LENGTH = 1_000_000_000
+DEFAULT_CONTEXT = 2048
+
+
+class ScenarioError(ValueError):
+    """A scenario that makes no sense. One line that names the flag, its value and what is accepted."""
+
+
+class Precision(msgspec.Struct, frozen=True, kw_only=True):
+    """Formats of activations, weights and cache; ``math`` is the data type that GEMMs over the weights multiply in."""
+
+    activations: Format
+    weights: Format
+    kv: Format
+    math: str
+    activation_math: str
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that decides a step's cost. ``assumptions`` are what nobody said and the program took."""
+
+    model: Checkpoint
+    machine: Machine
+    engine: Engine
+    eager: bool
+    precision: Precision
+    phase: PhaseName
+    batch_size: int
+    context_len: int | None
+    input_len: int | None
+    cached_len: int
+    step: Step
+    conventions: dict[str, str]
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the step brings its users: one a sequence in decode, the prompt's in prefill."""
+        return self.batch_size * (self.input_len or 0) if self.phase == "prefill" else self.batch_size
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """A scenario as people state it, in words and numbers; the fields are the flags of the command line."""
+
+    model: str
+    on: str
+    dtype: str = "auto"
+    quantization: str | None = None
+    kv_cache_dtype: str = "auto"
+    engine: str = "ideal"
+    enforce_eager: bool = False
+    phase: str | None = None
+    batch_size: int = 1
+    context_len: int | None = None
+    input_len: int | None = None
+    output_len: int | None = None
+    cached_len: int = 0
+    conventions: tuple[tuple[str, str], ...] = ()
+
+
+def make(request: Request, book: Book) -> Scenario:
+    """The scenario of a request.
+
+    Raises :class:`ScenarioError`, or the error of the part that could not be read (model, machine, record).
+    """
+    checkpoint = read_model(request.model, book)
+    machine = read_machine(request.on, book)
+    conventions = _conventions(request, book, checkpoint)
+    notes: list[str] = list(checkpoint.assumptions)
+    precision = _precision(request, book, checkpoint, machine, notes)
+    phase, step = _step(request, notes)
+    context = step.groups[-1].past + 1 if phase != "prefill" else None
+    chunk = step.groups[0].new if phase != "decode" else None
+    return Scenario(
+        model=checkpoint,
+        machine=machine,
+        engine=book.record(Engine, request.engine),
+        eager=request.enforce_eager,
+        precision=precision,
+        phase=phase,
+        batch_size=request.batch_size,
+        context_len=context,
+        input_len=chunk,
+        cached_len=request.cached_len,
+        step=step,
+        conventions=conventions,
+        assumptions=tuple(notes),
+    )
+
+
+# -- conventions ------------------------------------------------------------------------------------------------------
+
+
+def _conventions(request: Request, book: Book, checkpoint: Checkpoint) -> dict[str, str]:
+    chosen = {name: next(iter(convention.values)) for name, convention in book.conventions.items()}
+    for name, choice in request.conventions:
+        if name not in chosen:
+            raise ScenarioError(f"--convention {name}: unknown (accepted: {', '.join(sorted(chosen))})")
+        if choice not in book.conventions[name].values:
+            raise ScenarioError(
+                f"--convention {name}={choice}: unknown (accepted: {', '.join(book.conventions[name].values)})"
+            )
+        chosen[name] = choice
+    if chosen["parameters"] == "nominal" and checkpoint.nominal_parameters is None:
+        raise ScenarioError(f"--convention parameters=nominal: {checkpoint.name} has no nominal size on record")
+    return chosen
+
+
+# -- precision --------------------------------------------------------------------------------------------------------
+
+
+def _precision(request: Request, book: Book, checkpoint: Checkpoint, machine: Machine, notes: list[str]) -> Precision:
+    activations = _activations(request, book, checkpoint, machine, notes)
+    math = _math_of(activations, machine)
+    if math is None:
+        raise ScenarioError(
+            f"{machine.part.id} has no peak on record for {activations.id} (it has: {', '.join(dtypes(machine.part))})"
+        )
+    if math != activations.id:
+        notes.append(
+            f"{machine.part.id} has no {activations.id} peak on record; {activations.id} runs at its {math} peak"
+        )
+    weights = _weights(request, book, checkpoint, activations)
+    kv = (
+        activations
+        if request.kv_cache_dtype == "auto"
+        else _format(request.kv_cache_dtype, "kv", "--kv-cache-dtype", book)
+    )
+    native = _math_of(weights, machine) if weights.math else None
+    if weights is not activations and native is None:
+        reason = (
+            f"{machine.part.id} has no {weights.math[0]} math" if weights.math else f"{weights.id} stores weights only"
+        )
+        notes.append(f"{reason}: weights are converted and multiplied in {math}; the conversion is not counted")
+    return Precision(activations=activations, weights=weights, kv=kv, math=native or math, activation_math=math)
+
+
+def _activations(request: Request, book: Book, checkpoint: Checkpoint, machine: Machine, notes: list[str]) -> Format:
+    if request.dtype != "auto":
+        chosen = _format(request.dtype, "activations", "--dtype", book)
+        if chosen.id not in dtypes(machine.part):
+            raise ScenarioError(
+                f"--dtype {request.dtype}: {machine.part.id} does not compute in {chosen.id} (accepted: {', '.join(_computable(book, machine))})"
+            )
+        return chosen
+    if checkpoint.dtype is None:
+        notes.append("data type bf16: the config names none")
+    return book.record(Format, checkpoint.dtype or "bf16")
+
+
+def _computable(book: Book, machine: Machine) -> list[str]:
+    return [
+        dtype
+        for dtype in dtypes(machine.part)
+        if book.find("formats", dtype) and "activations" in book.record(Format, dtype).applies_to
+    ]
+
+
+def _format(name: str, use: Literal["weights", "kv", "activations"], flag: str, book: Book) -> Format:
+    if book.find("formats", name) is not None:
+        found = book.record(Format, name)
+        if use in found.applies_to:
+            return found
+    fitting = [other for other in book.ids("formats") if use in book.record(Format, other).applies_to]
+    raise ScenarioError(f"{flag} {name}: not a format of {use} (accepted: {', '.join(fitting)})")
+
+
+def _weights(request: Request, book: Book, checkpoint: Checkpoint, activations: Format) -> Format:
+    if request.quantization is not None:
+        return _format(request.quantization, "weights", "--quantization", book)
+    if checkpoint.quantization is None:
+        return activations
+    method = checkpoint.quantization.get("quant_method")
+    formats = [book.record(Format, name) for name in book.ids("formats")]
+    for found in formats:
+        if method in found.config_methods and _same_shape(found, checkpoint.quantization):
+            return found
+    known = sorted({name for found in formats for name in found.config_methods})
+    raise ScenarioError(
+        f"{checkpoint.name}: quantization_config: {method!r} with these settings is not understood (understood: {', '.join(known)}); "
+        "name the weights' format with --quantization"
+    )
+
+
+def _same_shape(found: Format, settings: dict[str, Any]) -> bool:
+    """Whether a config's bits and group are the record's, where the config states them."""
+    return settings.get("bits", found.bits) == found.bits and settings.get("group_size", found.group) == found.group
+
+
+def _math_of(stored: Format, machine: Machine) -> str | None:
+    """The first data type of the format's that the part multiplies in."""
+    return next((dtype for dtype in stored.math if matrix_peak(machine.part, dtype) is not None), None)
+
+
+def element_bytes(stored: Format, book: Book) -> float:
+    """Bytes of an element with its share of scales and zero points, by the law of formats."""
+    formula = law(book.record(Law, "formats"), {})["element_bytes"]
+    given = {
+        "bits": stored.bits,
+        "group": stored.group or 1,
+        "scale_bits": stored.scale_bits,
+        "zero_bits": stored.zero_bits,
+    }
+    return value(formula, given)
+
+
+# -- step -------------------------------------------------------------------------------------------------------------
+
+
+def _step(request: Request, notes: list[str]) -> tuple[PhaseName, Step]:
+    for flag, number in (
+        ("batch-size", request.batch_size),
+        ("context-len", request.context_len),
+        ("input-len", request.input_len),
+    ):
+        _in_range(flag, number, 1)
+    _in_range("output-len", request.output_len, 1)
+    _in_range("cached-len", request.cached_len, 0)
+    phase = request.phase or "decode"
+    if phase == "decode":
+        return "decode", decode_step(request.batch_size, _context(request, notes))
+    if phase == "prefill":
+        return "prefill", prefill_step(request.batch_size, _prompt(request, notes), request.cached_len)
+    if phase == "mixed":
+        return "mixed", mixed_step(
+            request.batch_size, _context(request, notes), _prompt(request, notes), request.cached_len
+        )
+    raise ScenarioError(f"--phase {phase}: unknown (accepted: decode, prefill, mixed)")
+
+
+def _in_range(flag: str, number: int | None, low: int) -> None:
+    if number is not None and not low <= number <= MAX_LENGTH:
+        raise ScenarioError(f"--{flag} {number}: out of range (accepted: {low} to {MAX_LENGTH})")
+
+
+def _context(request: Request, notes: list[str]) -> int:
+    if request.context_len is not None:
+        return request.context_len
+    if request.input_len is not None and request.phase != "mixed":
+        mean = request.input_len + (request.output_len or 0) // 2
+        middle = (
+            "input length and half of the output" if request.output_len else "input length; no output length is given"
+        )
+        notes.append(f"context {mean} tokens: {middle}")
+        return mean
+    notes.append(f"context {DEFAULT_CONTEXT} tokens: none is given")
+    return DEFAULT_CONTEXT
+
+
+def _prompt(request: Request, notes: list[str]) -> int:
+    if request.input_len is not None:
+        return request.input_len
+    if request.context_len is not None and request.phase == "prefill":
+        return request.context_len
+    notes.append(f"prompt {DEFAULT_CONTEXT} tokens: none is given")
+    return DEFAULT_CONTEXT

@@ -1,0 +1,107 @@
+"""A step reduced to its sums: one forward pass over a batch of any composition.
+
+A step is a few groups of like sequences. Its statistics (tokens, query-key pairs, cached tokens read ...) are formulas of
+the glossary, summed over the groups; every cost is written in them. Numbers may be NumPy arrays: then one step stands
+for as many scenarios as the arrays have elements.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from flopmap.records.formula import SCALAR, Expr, bind, code, compiled, operate, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from flopmap.records.types import Glossary
+
+Phase: TypeAlias = Literal["prefill", "decode"]
+Number: TypeAlias = Any  # int, float, or a NumPy array of either
+
+
+class StepError(ValueError):
+    """A step that no engine could run. One line."""
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """``count`` sequences that each process ``new`` tokens after ``past`` cached ones, and want ``positions`` logits."""
+
+    count: Number
+    new: Number
+    past: Number
+    positions: Number = 1
+    phase: Phase
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One forward pass."""
+
+    groups: tuple[Group, ...]
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """The phases present, prefill first."""
+        present = {group.phase for group in self.groups}
+        return tuple(phase for phase in ("prefill", "decode") if phase in present)
+
+
+class Statistic(NamedTuple):
+    """A sum over the step: a glossary symbol, over one phase or all, under a layer's window or none."""
+
+    symbol: str
+    phase: Phase | None = None
+    window: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the sum as an argument of compiled formulas."""
+        return "_".join(str(part) for part in (self.symbol, self.phase, self.window) if part is not None)
+
+
+def decode_step(batch: Number, context: Number) -> Step:
+    """``batch`` sequences that each produce a token and attend to ``context`` tokens, the new one included."""
+    return Step(groups=(Group(count=batch, new=1, past=context - 1, phase="decode"),))
+
+
+def prefill_step(batch: Number, tokens: Number, cached: Number = 0) -> Step:
+    """``batch`` prompts of which ``tokens`` tokens are processed after ``cached`` ones that the cache already holds."""
+    return Step(groups=(Group(count=batch, new=tokens, past=cached, phase="prefill"),))
+
+
+def mixed_step(batch: Number, context: Number, tokens: Number, cached: Number = 0) -> Step:
+    """A decode batch and one prompt chunk in the same pass, as chunked prefill runs them."""
+    return Step(groups=(*prefill_step(1, tokens, cached).groups, *decode_step(batch, context).groups))
+
+
+def formula(statistic: Statistic, glossary: Glossary, conventions: Mapping[str, str]) -> Expr:
+    """The statistic of one sequence, as a formula of ``new``, ``past`` and ``positions``."""
+    symbol = glossary.symbols[statistic.symbol]
+    written = symbol.sum
+    for convention, readings in symbol.conventions.items():
+        written = readings.get(conventions.get(convention, ""), written)
+    if statistic.window is None or not symbol.windowed or (written != symbol.sum):
+        return parse(written)
+    return bind(parse(symbol.windowed), {"window": statistic.window})
+
+
+def statistics(
+    step: Step,
+    wanted: Iterable[Statistic],
+    glossary: Glossary,
+    conventions: Mapping[str, str],
+    namespace: Mapping[str, Any] = SCALAR,
+) -> dict[Statistic, Number]:
+    """The sums of a step. ``namespace`` is :func:`array_namespace` when its numbers are arrays."""
+    wanted = tuple(wanted)
+    outputs = [operate("*", "count", formula(statistic, glossary, conventions)) for statistic in wanted]
+    function = compiled(code(outputs, ("count", "new", "past", "positions")), namespace)
+    sums: dict[Statistic, Number] = dict.fromkeys(wanted, 0)
+    for group in step.groups:
+        values = function(group.count, group.new, group.past, group.positions)
+        for statistic, value in zip(wanted, values, strict=True):
+            if statistic.phase in (None, group.phase):
+                sums[statistic] = sums[statistic] + value
+    return sums
