@@ -14,6 +14,7 @@ from flopmap.records.book import Book, UnknownRecordError
 from flopmap.records.types import Model
 
 MAX_CONFIG_BYTES = 10_000_000
+TEXT_FAMILIES = {"gemma3": "gemma3_text"}  # what a nested text_config is when it does not say so
 DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "half": "fp16"}
 
 
@@ -101,4 +102,6 @@ def from_config(fields: dict[str, Any], name: str) -> Checkpoint:
 
 def _inherited(fields: dict[str, Any]) -> dict[str, Any]:
     """What a nested text model takes from the config around it."""
-    return {key: fields[key] for key in ("tie_word_embeddings",) if key in fields}
+    kept = {key: fields[key] for key in ("tie_word_embeddings",) if key in fields}
+    family = fields.get("model_type")
+    return kept | ({"model_type": TEXT_FAMILIES[family]} if isinstance(family, str) and family in TEXT_FAMILIES else {})
