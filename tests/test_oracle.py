@@ -32,7 +32,9 @@ def held_against(truth: dict[str, Any], model: str, book: Book) -> None:
     parameters = truth["parameters"]
     decode = priced(model, book, context_len=truth["decode"]["context"])
     assert decode.held("parameters") == parameters["total"]
-    assert decode.held("active") == parameters["matrices"] + (parameters["embedding"] if parameters["head_tied"] else parameters["head"])
+    assert decode.held("active") == parameters["matrices"] + (
+        parameters["embedding"] if parameters["head_tied"] else parameters["head"]
+    )
     assert decode.totals["matrix"] == truth["decode"]["flop"]
     assert memory(decode, book).kv_bytes_per_token == truth["kv_bytes_per_token"]
     for prefill in truth["prefill"]:
@@ -53,4 +55,6 @@ def test_variations_of_each_family_count_as_torch_does(truth: dict[str, Any], bo
 
 
 def test_every_bundled_model_is_in_the_truth_table(book: Book) -> None:
-    assert {entry["id"] for entry in json.loads((ORACLE / "dense.json").read_text())["entries"]} == set(book.ids("models"))
+    assert {entry["id"] for entry in json.loads((ORACLE / "dense.json").read_text())["entries"]} == set(
+        book.ids("models")
+    )

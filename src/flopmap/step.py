@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from flopmap.records.formula import SCALAR, Expr, bind, code, compiled, operate, parse
+from flopmap.records.formula import SCALAR, Expr, bind, code, compiled, operate
+from flopmap.records.resolve import parse_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from flopmap.records.types import Glossary
 
@@ -83,25 +84,39 @@ def formula(statistic: Statistic, glossary: Glossary, conventions: Mapping[str, 
     for convention, readings in symbol.conventions.items():
         written = readings.get(conventions.get(convention, ""), written)
     if statistic.window is None or not symbol.windowed or (written != symbol.sum):
-        return parse(written)
-    return bind(parse(symbol.windowed), {"window": statistic.window})
+        return parse_once(written)
+    return bind(parse_once(symbol.windowed), {"window": statistic.window})
+
+
+def statistics_function(
+    wanted: Sequence[Statistic], glossary: Glossary, conventions: Mapping[str, str], namespace: Mapping[str, Any] = SCALAR
+) -> Callable[[Step], list[Number]]:
+    """A function from a step to its sums, in the order wanted. ``namespace``: :func:`array_namespace` for arrays."""
+    outputs = [operate("*", "count", formula(statistic, glossary, conventions)) for statistic in wanted]
+    function = compiled(code(outputs, ("count", "new", "past", "positions")), namespace)
+    phases = [statistic.phase for statistic in wanted]
+
+    def sums(step: Step) -> list[Number]:
+        added: list[Number] = [0] * len(phases)
+        for group in step.groups:
+            values = function(group.count, group.new, group.past, group.positions)
+            for index, phase in enumerate(phases):
+                if phase is None or phase == group.phase:
+                    added[index] = added[index] + values[index]
+        return added
+
+    return sums
 
 
 def statistics(
-    step: Step,
-    wanted: Iterable[Statistic],
-    glossary: Glossary,
-    conventions: Mapping[str, str],
-    namespace: Mapping[str, Any] = SCALAR,
-) -> dict[Statistic, Number]:
-    """The sums of a step. ``namespace`` is :func:`array_namespace` when its numbers are arrays."""
-    wanted = tuple(wanted)
-    outputs = [operate("*", "count", formula(statistic, glossary, conventions)) for statistic in wanted]
-    function = compiled(code(outputs, ("count", "new", "past", "positions")), namespace)
-    sums: dict[Statistic, Number] = dict.fromkeys(wanted, 0)
+    step: Step, wanted: Sequence[Statistic], glossary: Glossary, conventions: Mapping[str, str]
+) -> list[Number]:
+    """The sums of one step of plain numbers, in the order wanted."""
+    added: list[Number] = [0] * len(wanted)
+    trees = [formula(statistic, glossary, conventions) for statistic in wanted]
     for group in step.groups:
-        values = function(group.count, group.new, group.past, group.positions)
-        for statistic, value in zip(wanted, values, strict=True):
+        values = {"new": group.new, "past": group.past, "positions": group.positions}
+        for index, statistic in enumerate(wanted):
             if statistic.phase in (None, group.phase):
-                sums[statistic] = sums[statistic] + value
-    return sums
+                added[index] += operate("*", group.count, bind(trees[index], values))
+    return added

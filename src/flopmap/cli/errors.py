@@ -7,8 +7,7 @@ from flopmap.model.config import ConfigError, MissingFileError
 from flopmap.quantity import QuantityError
 from flopmap.records.book import BookError, UnknownRecordError
 from flopmap.records.formula import FormulaError
-from flopmap.report.explain import UnknownOpError
 from flopmap.scenario import ScenarioError
 
-USAGE = (ScenarioError, MachineError, QuantityError, UnknownRecordError, UnknownOpError, MissingFileError)
+USAGE = (ScenarioError, MachineError, QuantityError, UnknownRecordError, MissingFileError)
 FAILURES = (ConfigError, BookError, FormulaError)

@@ -31,6 +31,13 @@ MODULES = {"why": "why", "check": "check"}
 EPILOG = "example: flopmap why meta-llama/Llama-3.1-8B --on h100-sxm --batch-size 1 --context-len 2048 --tpot 12.5ms"
 
 
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Help of a fixed width: finding the terminal's costs a cold command an import for every flag."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=32, width=110)
+
+
 class Parser(argparse.ArgumentParser):
     """argparse, with one-line errors and the nearest flag where one is misspelt."""
 
@@ -68,7 +75,7 @@ def _run(words: list[str]) -> int:
     if name in COMMANDS:
         module = importlib.import_module(f"flopmap.cli.{MODULES.get(name, 'records')}")
         parser = Parser(
-            prog=f"flopmap {name}", description=COMMANDS[name], formatter_class=argparse.RawDescriptionHelpFormatter
+            prog=f"flopmap {name}", description=COMMANDS[name], formatter_class=Help
         )
         parser.add_argument(
             "--book", metavar="DIR", action="append", default=[], help="add a folder of records of your own"
@@ -104,7 +111,7 @@ def _top(words: list[str]) -> int:
         usage="flopmap COMMAND ...",
         description=f"Why is my LLM inference slow, and which hardware property would fix it?\n\ncommands:\n{listing}",
         epilog=f"{EPILOG}\nhelp on a command: flopmap COMMAND --help",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Help,
     )
     parser.add_argument("--version", action="version", version=f"flopmap {__version__}")
     parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)

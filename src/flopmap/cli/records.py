@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flopmap.records.book import Book, load, to_data
+from flopmap.records.book import Book, load, to_data, to_json
 
 if TYPE_CHECKING:
     import argparse
@@ -31,17 +29,17 @@ def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """One record when the word names one, else every record that contains it."""
-    book = load(tuple(Path(folder) for folder in options.book))
+    book = load(tuple(options.book))
     found = book.find(options.kind, options.id) if options.id else None
     if found is not None:
         return _show(book, options.kind, found, as_json=options.json)
     records = [to_data(book.get(options.kind, record_id)) for record_id in book.ids(options.kind)]
     if options.id:
-        records = [record for record in records if options.id.lower() in json.dumps(record).lower()]
+        records = [record for record in records if options.id.lower() in to_json(record).lower()]
         if not records:
             book.get(options.kind, options.id)  # raises with the nearest ids
     if options.json:
-        print(json.dumps(records, indent=1))
+        print(to_json(records))
     else:
         _list(records)
     return 0
@@ -50,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 def _show(book: Book, kind: str, record_id: str, *, as_json: bool) -> int:
     record = to_data(book.get(kind, record_id))
     if as_json:
-        print(json.dumps([record], indent=1))
+        print(to_json([record]))
         return 0
     print(f"{record['title']} ({kind}/{record_id}, {record['status']}, confidence {record['confidence']:g})")
     for line in _fields(

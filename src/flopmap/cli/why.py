@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flopmap.diagnosis.verdict import judge
 from flopmap.quantity import QuantityError, parse_count, parse_seconds, parse_tokens_per_second
-from flopmap.records.book import load
+from flopmap.records.book import load, to_json
 from flopmap.scenario import Request, ScenarioError
 
 if TYPE_CHECKING:
@@ -148,18 +147,16 @@ def run(options: argparse.Namespace) -> int:
         cached_len=options.cached_len,
         conventions=tuple(options.convention),
     )
-    book = load(tuple(Path(folder) for folder in options.book))
+    book = load(tuple(options.book))
     verdict = judge(request, book, measured)
     if options.explain:
         from flopmap.report.explain import explain
 
         print(explain(options.explain, verdict.pricing, book))
     elif options.json:
-        import json
-
         from flopmap.report.data import verdict_data
 
-        print(json.dumps(verdict_data(verdict), indent=1))
+        print(to_json(verdict_data(verdict)))
     elif options.markdown:
         from flopmap.report.markdown import render
 

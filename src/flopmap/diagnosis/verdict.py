@@ -83,7 +83,7 @@ def judge(request: Request, book: Book, measured: tuple[str, float] | None = Non
     reading = _measured(measured, pricing) if measured else None
     over = reading.seconds / pricing.operation_seconds if reading else None
     band = _band(reading.seconds, pricing, book) if reading else None
-    unknown = [UNKNOWN_RATES[name] for name in pricing.formulas.rates.unknown if name in UNKNOWN_RATES]
+    unknown = [UNKNOWN_RATES[name] for name in pricing.rates.unknown if name in UNKNOWN_RATES]
     return Verdict(
         request=request,
         pricing=pricing,

@@ -1,4 +1,4 @@
-"""The three floors of a step, as formulas: a ledger under a machine's rates and the laws of the book.
+"""The three floors of a step: a ledger's costs under a machine's rates, by the laws of the book.
 
 ``device``: no correct implementation beats it. ``operation``: ops one after another, each at its roofline. ``engine``:
 the operation floor with what the engine adds. See the law records for the formulas and their assumptions.
@@ -6,6 +6,7 @@ the operation floor with what the engine adds. See the law records for the formu
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,11 @@ import msgspec
 
 from flopmap.ledger.ledger import DEVICE_BYTES, STEP_RESOURCES, Ledger, Line, account, held
 from flopmap.machine.machine import clock_ratio, matrix_peak, on_chip_bytes, vector_peak
-from flopmap.records.formula import SCALAR, Expr, bind, code, compiled, total
+from flopmap.records.formula import Expr, bind, code, compiled, symbols
 from flopmap.records.resolve import law
 from flopmap.records.types import Glossary, Law
 from flopmap.scenario import Scenario
-from flopmap.step import Statistic, Step, statistics
+from flopmap.step import Statistic, Step, statistics, statistics_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ PROPERTY_OF = {
     "exp_seconds": "exp_rate",
 }
 TERMS = tuple(PROPERTY_OF)
+ZERO_COSTS = dict.fromkeys((*STEP_RESOURCES, "cache"), 0.0)
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,102 +41,6 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, float]
     matrix: dict[str, float]
     unknown: tuple[str, ...]
-
-
-class StepFormulas(msgspec.Struct, frozen=True, kw_only=True):
-    """A scenario's times as formulas of its statistics. ``lines[i]`` holds costs, terms and seconds of one op."""
-
-    ledger: Ledger
-    lines: tuple[dict[str, Expr], ...]
-    totals: dict[str, Expr]
-    device: dict[str, Expr]
-    engine: dict[str, Expr]
-    rates: Rates
-
-    def function(
-        self, outputs: Sequence[Expr], namespace: Mapping[str, Any] = SCALAR
-    ) -> Callable[..., tuple[Any, ...]]:
-        """Compiled outputs; the arguments are the ledger's statistics in order."""
-        return compiled(code(outputs, [statistic.name for statistic in self.ledger.statistics]), namespace)
-
-
-def rates(scenario: Scenario, book: Book) -> Rates:
-    """The rates of the scenario's machine and engine."""
-    part, engine = scenario.machine.part, scenario.engine
-    sheet = scenario.conventions["peak"] == "sheet"
-    vector = vector_peak(part)
-    graphs = scenario.phase in engine.graphs and not scenario.eager
-    known = {
-        "bandwidth": part.bandwidth_bytes_per_second.value,
-        "capacity": part.capacity_bytes.value,
-        "vector_peak": vector.value if vector else None,
-        "exp_rate": part.exp_per_second.value if part.exp_per_second else None,
-        "on_chip": on_chip_bytes(part),
-        "clock_ratio": clock_ratio(part),
-        "launched": 0.0 if graphs else 1.0,
-        "launch_seconds": engine.launch_seconds.value if engine.launch_seconds else 0.0,
-        "host_seconds": engine.host_seconds_per_step.value if engine.host_seconds_per_step else 0.0,
-    }
-    constants = {name: symbol.value for name, symbol in book.glossary.symbols.items() if symbol.value is not None}
-    values = {name: math.inf if number is None else number for name, number in known.items()}
-    maths = (scenario.precision.math, scenario.precision.activation_math)
-    peaks = {dtype: peak.value for dtype in maths if (peak := matrix_peak(part, dtype, sheet=sheet))}
-    return Rates(
-        values=values | constants, matrix=peaks, unknown=tuple(name for name, number in known.items() if number is None)
-    )
-
-
-def step_formulas(scenario: Scenario, book: Book) -> StepFormulas:
-    """The ledger of a scenario and its floors, as formulas that any step of the same phases can be put into."""
-    ledger = account(scenario, book)
-    machine = rates(scenario, book)
-    laws = {
-        name: law(book.record(Law, name), scenario.conventions) for name in ("roofline", "device-floor", "engine-floor")
-    }
-    lines = tuple(_line_formulas(line, laws["roofline"], machine) for line in ledger.lines)
-    totals = {resource: total(line.cost(resource) for line in ledger.lines) for resource in (*STEP_RESOURCES, "cache")}
-    operation = total(line["seconds"] for line in lines)
-    engine = {
-        name: bind(tree, {**machine.values, **totals, "operation_seconds": operation})
-        for name, tree in laws["engine-floor"].items()
-    }
-    return StepFormulas(
-        ledger=ledger,
-        lines=lines,
-        totals={**totals, "operation_seconds": operation},
-        device=_device_formulas(ledger, laws["device-floor"], machine, totals),
-        engine=engine,
-        rates=machine,
-    )
-
-
-def _line_formulas(line: Line, roofline: Mapping[str, Expr], machine: Rates) -> dict[str, Expr]:
-    values: dict[str, Expr] = {**machine.values, "matrix_peak": machine.matrix[line.math]}
-    values.update({resource: line.cost(resource) for resource in STEP_RESOURCES})
-    return {resource: line.cost(resource) for resource in STEP_RESOURCES} | {
-        name: bind(tree, values) for name, tree in roofline.items()
-    }
-
-
-def _device_formulas(
-    ledger: Ledger, device: Mapping[str, Expr], machine: Rates, totals: Mapping[str, Expr]
-) -> dict[str, Expr]:
-    """The law over the totals of the step; matrix time adds up over the data types, each at its own peak."""
-    values: dict[str, Expr] = {**machine.values, **totals}
-    matrix = []
-    for dtype, peak in machine.matrix.items():
-        amount = total(line.cost("matrix") for line in ledger.lines if line.math == dtype)
-        matrix.append(bind(device["matrix_seconds"], {**values, "matrix": amount, "matrix_peak": peak}))
-    terms = {name: bind(device[name], values) for name in TERMS if name != "matrix_seconds"} | {
-        "matrix_seconds": total(matrix)
-    }
-    seconds: Expr = 0
-    for term in terms.values():
-        seconds = ("max", seconds, term)
-    return {**terms, "device_bytes": bind(device["device_bytes"], values), "seconds": bind(seconds, {})}
-
-
-# -- one step ---------------------------------------------------------------------------------------------------------
 
 
 class PricedLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,72 +62,168 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True):
     """A step with its numbers. Seconds for the floors; bytes, FLOP and counts for the totals."""
 
     scenario: Scenario
+    ledger: Ledger
+    rates: Rates
     glossary: Glossary
-    formulas: StepFormulas
     statistics: dict[Statistic, float]
     lines: tuple[PricedLine, ...]
     totals: dict[str, float]
-    device_terms: dict[str, float]
     device_seconds: float
     operation_seconds: float
+    launch_seconds: float
     engine_seconds: float
-
-    @property
-    def launch_bound(self) -> bool:
-        """Whether launching the kernels takes longer than the kernels."""
-        launch = self.formulas.engine["launch_seconds_total"]
-        return bool(self.value(launch) > self.operation_seconds)
 
     def value(self, formula: Expr) -> float:
         """The number that a formula of the step's statistics comes to."""
         bound = bind(formula, {statistic.name: number for statistic, number in self.statistics.items()})
-        assert isinstance(bound, int | float)
-        return bound
+        return bound if isinstance(bound, int | float) else math.nan
 
     def held(self, resource: str) -> float:
         """The sum of a resource that no step changes: parameters, active parameters, resident bytes."""
-        return held(self.formulas.ledger.lines, resource)
+        return held(self.ledger.lines, resource)
+
+
+class Pricer:
+    """A scenario's ledger, compiled once; calling it with a step of the same phases gives that step's numbers."""
+
+    def __init__(self, scenario: Scenario, book: Book) -> None:
+        self.scenario = scenario
+        self.glossary = book.glossary
+        self.ledger = account(scenario, book)
+        self.rates = rates(scenario, book)
+        self._laws = _laws(scenario, book)
+        self._sums: Callable[[Step], Sequence[float]] | None = None
+        self._costs: Callable[..., tuple[float, ...]] | None = None
+
+    def __call__(self, step: Step) -> Pricing:
+        """Every number of a step."""
+        if self._sums is None or self._costs is None:
+            wanted = self.ledger.statistics
+            self._sums = statistics_function(wanted, self.glossary, self.scenario.conventions)
+            trees = [tree for line in self.ledger.lines for tree in line.step_costs.values()]
+            self._costs = compiled(code(trees, [statistic.name for statistic in wanted]))
+        sums = self._sums(step)
+        return self._priced(sums, self._costs(*sums))
+
+    def once(self, step: Step) -> Pricing:
+        """As calling it, without compiling: quicker for a single step."""
+        sums = statistics(step, self.ledger.statistics, self.glossary, self.scenario.conventions)
+        values: dict[str, Expr] = {wanted.name: number for wanted, number in zip(self.ledger.statistics, sums, strict=True)}
+        trees = [tree for line in self.ledger.lines for tree in line.step_costs.values()]
+        return self._priced(sums, [bind(tree, values) for tree in trees])  # type: ignore[misc]
+
+    def _priced(self, sums: Sequence[float], amounts: Sequence[float]) -> Pricing:
+        roofline, device, engine = self._laws
+        lines, start = [], 0
+        totals = dict(ZERO_COSTS)
+        by_math = dict.fromkeys(self.rates.matrix, 0.0)
+        operation_seconds = 0.0
+        for line in self.ledger.lines:
+            end = start + len(line.step_costs)
+            costs = ZERO_COSTS | dict(zip(line.step_costs, amounts[start:end], strict=True))
+            start = end
+            *times, seconds = roofline(self.rates, costs, self.rates.matrix[line.math])
+            terms = dict(zip(TERMS, times, strict=True))
+            binding = PROPERTY_OF[TERMS[times.index(max(times))]]
+            lines.append(PricedLine(line=line, costs=costs, terms=terms, seconds=seconds, bound_by=binding))
+            operation_seconds += seconds
+            by_math[line.math] += costs["matrix"]
+            for resource in line.step_costs:
+                totals[resource] += costs[resource]
+        launch_seconds, engine_seconds = engine(self.rates, {**totals, "operation_seconds": operation_seconds}, 0.0)
+        return Pricing(
+            scenario=self.scenario,
+            ledger=self.ledger,
+            rates=self.rates,
+            glossary=self.glossary,
+            statistics=dict(zip(self.ledger.statistics, sums, strict=True)),
+            lines=tuple(lines),
+            totals=totals,
+            device_seconds=_device_seconds(device, self.rates, totals, by_math),
+            operation_seconds=operation_seconds,
+            launch_seconds=launch_seconds,
+            engine_seconds=engine_seconds,
+        )
 
 
 def price(scenario: Scenario, book: Book) -> Pricing:
     """Every number of a scenario's step."""
-    formulas = step_formulas(scenario, book)
-    return price_step(scenario, formulas, scenario.step, book)
+    return Pricer(scenario, book).once(scenario.step)
 
 
-def price_step(scenario: Scenario, formulas: StepFormulas, step: Step, book: Book) -> Pricing:
-    """As :func:`price`, for another step of the same phases."""
-    sums = statistics(step, formulas.ledger.statistics, book.glossary, scenario.conventions)
-    return evaluate(scenario, formulas, sums, book.glossary)
+# -- laws -------------------------------------------------------------------------------------------------------------
 
 
-def evaluate(scenario: Scenario, formulas: StepFormulas, sums: dict[Statistic, float], glossary: Glossary) -> Pricing:
-    """A step's numbers from its statistics."""
-    values: dict[str, Expr] = {statistic.name: number for statistic, number in sums.items()}
+class LawFunction:
+    """Quantities of a law, compiled once: called with rates, costs and the matrix peak."""
 
-    def numbers(trees: Mapping[str, Expr]) -> dict[str, float]:
-        return {name: bind(tree, values) for name, tree in trees.items()}  # type: ignore[misc]
+    def __init__(self, trees: Sequence[Expr]) -> None:
+        self._names = sorted(set().union(*map(symbols, trees)))
+        self._function = compiled(code(trees, self._names))
 
-    lines = []
-    for line, trees in zip(formulas.ledger.lines, formulas.lines, strict=True):
-        amounts = numbers(trees)
-        terms = {term: amounts[term] for term in TERMS}
-        binding = max(terms, key=lambda term: terms[term])
-        costs = {resource: amounts[resource] for resource in STEP_RESOURCES}
-        lines.append(
-            PricedLine(line=line, costs=costs, terms=terms, seconds=amounts["seconds"], bound_by=PROPERTY_OF[binding])
+    def __call__(self, machine: Rates, costs: Mapping[str, float], peak: float) -> tuple[float, ...]:
+        """The quantities, in order."""
+        known = machine.values
+        return self._function(
+            *[costs[name] if name in costs else peak if name == "matrix_peak" else known[name] for name in self._names]
         )
-    totals = numbers(formulas.totals)
-    device = numbers(formulas.device)
-    return Pricing(
-        scenario=scenario,
-        glossary=glossary,
-        formulas=formulas,
-        statistics=sums,
-        lines=tuple(lines),
-        totals=totals,
-        device_terms={term: device[term] for term in TERMS},
-        device_seconds=device["seconds"],
-        operation_seconds=totals["operation_seconds"],
-        engine_seconds=numbers({"seconds": formulas.engine["seconds"]})["seconds"],
+
+
+def _laws(scenario: Scenario, book: Book) -> tuple[LawFunction, LawFunction, LawFunction]:
+    trees = law_trees(scenario.conventions, book)
+    roofline, device, engine = (tuple(trees[name].items()) for name in ("roofline", "device-floor", "engine-floor"))
+    return (
+        _law_function(roofline, (*TERMS, "seconds")),
+        _law_function(device, TERMS),
+        _law_function(engine, ("launch_seconds_total", "seconds")),
+    )
+
+
+def law_trees(conventions: Mapping[str, str], book: Book) -> dict[str, dict[str, Expr]]:
+    """The quantities of the three floors' laws."""
+    return {name: law(book.record(Law, name), conventions) for name in ("roofline", "device-floor", "engine-floor")}
+
+
+@functools.cache
+def _law_function(trees: tuple[tuple[str, Expr], ...], outputs: tuple[str, ...]) -> LawFunction:
+    by_name = dict(trees)
+    return LawFunction([by_name[name] for name in outputs])
+
+
+def _device_seconds(
+    device: LawFunction, machine: Rates, totals: Mapping[str, float], by_math: Mapping[str, float]
+) -> float:
+    """The longest time of any resource over the whole step; matrix times of several data types add up."""
+    matrix_seconds = 0.0
+    times: dict[str, float] = {}
+    for math_type, flop in by_math.items():
+        times = dict(zip(TERMS, device(machine, {**totals, "matrix": flop}, machine.matrix[math_type]), strict=True))
+        matrix_seconds += times["matrix_seconds"]
+    return max({**times, "matrix_seconds": matrix_seconds}.values())
+
+
+def rates(scenario: Scenario, book: Book) -> Rates:
+    """The rates of the scenario's machine and engine."""
+    part, engine = scenario.machine.part, scenario.engine
+    sheet = scenario.conventions["peak"] == "sheet"
+    vector = vector_peak(part)
+    replayed = scenario.phase in engine.graphs and not scenario.eager
+    known: dict[str, Any] = {
+        "bandwidth": part.bandwidth_bytes_per_second.value,
+        "capacity": part.capacity_bytes.value,
+        "vector_peak": vector.value if vector else None,
+        "exp_rate": part.exp_per_second.value if part.exp_per_second else None,
+        "on_chip": on_chip_bytes(part),
+        "clock_ratio": clock_ratio(part),
+        "launched": 0.0 if replayed else 1.0,
+        "launch_seconds": engine.launch_seconds.value if engine.launch_seconds else 0.0,
+        "host_seconds": engine.host_seconds_per_step.value if engine.host_seconds_per_step else 0.0,
+    }
+    constants = {name: symbol.value for name, symbol in book.glossary.symbols.items() if symbol.value is not None}
+    maths = (scenario.precision.math, scenario.precision.activation_math)
+    peaks = {dtype: peak.value for dtype in maths if (peak := matrix_peak(part, dtype, sheet=sheet))}
+    return Rates(
+        values={name: math.inf if number is None else number for name, number in known.items()} | constants,
+        matrix=peaks,
+        unknown=tuple(name for name, number in known.items() if number is None),
     )

@@ -45,10 +45,10 @@ def shares(pricing: Pricing, scaled: dict[str, float] | None = None) -> dict[str
         }
         binding = max(times, key=lambda name: times[name])
         governed[binding] += times[binding]
-    launch = pricing.value(pricing.formulas.engine["launch_seconds_total"]) / factors.get("launch", 1.0)
+    launch = pricing.launch_seconds / factors.get("launch", 1.0)
     if launch > sum(governed.values()):
         governed = dict.fromkeys(PROPERTIES, 0.0) | {"launch": launch}
-    host = pricing.formulas.rates.values["host_seconds"]
+    host = pricing.rates.values["host_seconds"]
     return governed | {"host": host}
 
 

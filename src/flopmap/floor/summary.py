@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flopmap.ledger.ledger import DEVICE_BYTES
-from flopmap.records.formula import bind, value
+from flopmap.records.formula import bind, total, value
 from flopmap.records.resolve import law
 from flopmap.records.types import Law
 
@@ -38,8 +38,8 @@ def memory(pricing: Pricing, book: Book) -> Memory:
     capacity = pricing.scenario.machine.part.capacity_bytes
     weights, cache = pricing.held("resident"), pricing.totals["cache"]
     sequences = sum(group.count for group in pricing.scenario.step.groups)
-    one_token = {statistic.name: 1 for statistic in pricing.formulas.ledger.statistics}
-    per_token = value(pricing.formulas.totals["cache"], one_token)
+    one_token = {statistic.name: 1 for statistic in pricing.ledger.statistics}
+    per_token = value(total(line.cost("cache") for line in pricing.ledger.lines), one_token)
     limits = [capacity.value, *(other.value for other in capacity.others)]
     needed = weights + cache
     most = None
@@ -64,9 +64,9 @@ def utilisation(pricing: Pricing, seconds: float, book: Book) -> dict[str, float
     """MBU, MFU and tokens/s of a step that takes ``seconds``. FLOP of several data types count at their own peaks."""
     laws = law(book.record(Law, "utilisation"), pricing.scenario.conventions)
     moved = sum(pricing.totals[kind] for kind in DEVICE_BYTES)
-    values = {"device_bytes": moved, "bandwidth": pricing.formulas.rates.values["bandwidth"], "seconds": seconds}
+    values = {"device_bytes": moved, "bandwidth": pricing.rates.values["bandwidth"], "seconds": seconds}
     mfu = 0.0
-    for dtype, peak in pricing.formulas.rates.matrix.items():
+    for dtype, peak in pricing.rates.matrix.items():
         amount = sum(line.costs["matrix"] for line in pricing.lines if line.line.math == dtype)
         mfu += value(bind(laws["mfu"], {"matrix": amount, "seconds": seconds, "matrix_peak": peak}))
     speed = value(laws["tokens_per_second"], {"tokens": pricing.scenario.tokens, "seconds": seconds})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import Any
 
 import msgspec
@@ -37,9 +37,8 @@ def read_model(name: str, book: Book) -> Checkpoint:
     Raises :class:`ConfigError` when the file is not a config that is understood, and
     :class:`UnknownRecordError` when no file and no record has this name.
     """
-    path = Path(name)
-    if book.find("models", name) is None and _looks_like_path(path, name):
-        return read_path(path)
+    if book.find("models", name) is None and _looks_like_path(name):
+        return read_path(name)
     try:
         record = book.record(Model, name)
     except UnknownRecordError as error:
@@ -51,22 +50,24 @@ def read_model(name: str, book: Book) -> Checkpoint:
     )
 
 
-def _looks_like_path(path: Path, name: str) -> bool:
-    return path.exists() or name.startswith((".", "/", "~")) or path.suffix in (".json", ".gguf", ".safetensors")
+def _looks_like_path(name: str) -> bool:
+    return os.path.exists(name) or name.startswith((".", "/", "~")) or name.endswith((".json", ".gguf", ".safetensors"))
 
 
-def read_path(path: Path) -> Checkpoint:
+def read_path(name: str) -> Checkpoint:
     """Read a ``config.json``, or the one in a folder."""
-    path = path.expanduser()
-    if path.is_dir():
-        path = path / "config.json"
-    if path.suffix in (".gguf", ".safetensors"):
-        raise ConfigError(f"{path}: {path.suffix[1:]} files are not read yet; give the model's config.json or id")
+    path = os.path.expanduser(name)
+    if os.path.isdir(path):
+        path = os.path.join(path, "config.json")
+    if path.endswith((".gguf", ".safetensors")):
+        kind = path.rsplit(".", 1)[1]
+        raise ConfigError(f"{path}: {kind} files are not read yet; give the model's config.json or id")
     try:
-        size = path.stat().st_size
+        size = os.path.getsize(path)
         if size > MAX_CONFIG_BYTES:
             raise ConfigError(f"{path}: {size} bytes is too large for a config (at most {MAX_CONFIG_BYTES})")
-        fields = msgspec.json.decode(path.read_bytes())
+        with open(path, "rb") as file:
+            fields = msgspec.json.decode(file.read())
     except FileNotFoundError:
         raise MissingFileError(f"{path}: no such file") from None
     except OSError as error:
@@ -75,7 +76,7 @@ def read_path(path: Path) -> Checkpoint:
         raise ConfigError(f"{path}: not JSON: {error or 'nested too deeply'}") from None
     if not isinstance(fields, dict):
         raise ConfigError(f"{path}: {shown(fields)} is no model config (a JSON object is needed)")
-    return from_config(fields, str(path))
+    return from_config(fields, path)
 
 
 def from_config(fields: dict[str, Any], name: str) -> Checkpoint:

@@ -321,31 +321,46 @@ def aliases(resolved: dict[str, dict[str, Any]], source: Source) -> tuple[dict[s
     return table, problems
 
 
+class Draft(NamedTuple):
+    """A book as read from YAML: where each record stands, the built JSON, and the problems of form found so far."""
+
+    source: Source
+    built: bytes
+    problems: list[Problem]
+
+
+def draft(folders: tuple[Path, ...]) -> Draft:
+    """Read and build the folders, later ones over earlier ones. Raises :class:`Faults` when no book can be made of them."""
+    source = read(folders)
+    resolved = resolve(source)
+    names, problems = aliases(resolved, source)
+    problems += validate(source, resolved)
+    built = {
+        "glossary": source.singles["symbols"].data,
+        "conventions": source.singles["conventions"].data,
+        "records": resolved,
+        "aliases": names,
+    }
+    return Draft(source, msgspec.json.encode(built), problems)
+
+
 def build(folder: Path, overlays: tuple[Path, ...] = (), write: Path | None = None) -> bytes:
     """The built book as JSON, written to ``write`` where it can be. Raises :class:`BookError` with every fault found."""
+    for overlay in overlays:
+        if not overlay.is_dir():
+            raise BookError(f"{overlay}: no such folder")
     try:
-        source = read((folder, *overlays))
-        resolved = resolve(source)
-        names, problems = aliases(resolved, source)
-        problems += validate(source, resolved)
+        drafted = draft((folder, *overlays))
     except Faults as faults:
         raise BookError(str(faults)) from None
-    if problems:
-        raise BookError("\n".join(map(str, problems)))
-    built = msgspec.json.encode(
-        {
-            "glossary": source.singles["symbols"].data,
-            "conventions": source.singles["conventions"].data,
-            "records": resolved,
-            "aliases": names,
-        }
-    )
+    if drafted.problems:
+        raise BookError("\n".join(map(str, drafted.problems)))
     if write is not None:
-        _write(write, built)
-    return built
+        replace(write, drafted.built)
+    return drafted.built
 
 
-def _write(path: Path, built: bytes) -> None:
+def replace(path: Path, built: bytes) -> None:
     """Replace the built book in one move, so that another process never reads half of it."""
     import os
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from flopmap.records.types import KINDS, Convention, Glossary, Record
 
-BOOK = Path(__file__).parent.parent / "book"
-BUILT = BOOK / "book.json"
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# os.path and not pathlib: a cold command imports only what it needs
+BOOK = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "book")
+BUILT = os.path.join(BOOK, "book.json")
 
 R = TypeVar("R", bound=Record)
 
@@ -107,32 +110,39 @@ class Book:
 _KIND_OF: dict[type[Record], str] = {of: kind for kind, of in KINDS.items()}
 
 
-def load(overlays: tuple[Path, ...] = ()) -> Book:
+def load(overlays: tuple[str | Path, ...] = ()) -> Book:
     """The bundled book, with the records of each overlay folder added or put in place of ours.
 
     Raises :class:`BookError` when an overlay has a fault, or when the bundled book was never built.
     """
     if overlays or _is_stale():
+        from pathlib import Path
+
         from flopmap.records import author
 
-        return Book(
-            msgspec.json.decode(author.build(BOOK, overlays, write=BUILT if not overlays else None), type=Built)
-        )
-    return Book(msgspec.json.decode(BUILT.read_bytes(), type=Built))
+        return decode(author.build(Path(BOOK), tuple(map(Path, overlays)), write=None if overlays else Path(BUILT)))
+    with open(BUILT, "rb") as file:
+        return decode(file.read())
+
+
+def decode(built: bytes) -> Book:
+    """A book from its built JSON."""
+    return Book(msgspec.json.decode(built, type=Built))
 
 
 def _is_stale() -> bool:
     """Whether the YAML is newer than the built book. Only a checkout's YAML changes, so only there is it looked at."""
-    if not (BOOK.parent.parent.parent / "pyproject.toml").exists():
-        return not BUILT.exists()
+    checkout = os.path.dirname(os.path.dirname(os.path.dirname(BOOK)))
+    if not os.path.exists(os.path.join(checkout, "pyproject.toml")):
+        return not os.path.exists(BUILT)
     try:
-        built = BUILT.stat().st_mtime_ns
+        built = os.stat(BUILT).st_mtime_ns
     except FileNotFoundError:
         return True
     return _newest(BOOK) > built
 
 
-def _newest(folder: str | os.PathLike[str]) -> int:
+def _newest(folder: str) -> int:
     newest = 0
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -146,3 +156,8 @@ def _newest(folder: str | os.PathLike[str]) -> int:
 def to_data(record: Any) -> Any:
     """A record as plain data, for JSON output."""
     return msgspec.to_builtins(record)
+
+
+def to_json(data: Any) -> str:
+    """Data as indented JSON. What is not a finite number becomes null."""
+    return msgspec.json.format(msgspec.json.encode(data), indent=1).decode()

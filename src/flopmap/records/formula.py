@@ -182,11 +182,13 @@ def bind(expr: Expr, values: Mapping[str, Expr]) -> Expr:
 
     Raises :class:`FormulaError` when a folded part has no finite value (division by zero, overflow).
     """
-    if isinstance(expr, str):
+    if type(expr) is str:
         return values.get(expr, expr)
-    if not isinstance(expr, tuple):
+    if type(expr) is not tuple:
         return expr
-    return operate(expr[0], *(bind(part, values) for part in expr[1:]))
+    if len(expr) == 3:  # noqa: PLR2004 - two operands, by far the most common
+        return operate(expr[0], bind(expr[1], values), bind(expr[2], values))
+    return operate(expr[0], *[bind(part, values) for part in expr[1:]])
 
 
 def operate(operator: str, *operands: Expr) -> Expr:
@@ -194,28 +196,43 @@ def operate(operator: str, *operands: Expr) -> Expr:
 
     A rate that is not known is infinite, so that its time is 0; any other infinity is an error.
     """
-    if all(isinstance(operand, int | float) for operand in operands):
-        try:
-            value = _FOLD[operator](*operands)
-        except (ArithmeticError, ValueError) as error:
-            raise FormulaError(f"{text((operator, *operands))} has no value: {error}") from None
-        if isinstance(value, complex) or not (abs(value) < math.inf or math.inf in operands):
-            raise FormulaError(f"{text((operator, *operands))} has no finite value")
-        return value  # type: ignore[no-any-return]
+    for operand in operands:
+        if type(operand) is str or type(operand) is tuple:
+            return _simplified(operator, operands)
+    return _folded(operator, operands)
+
+
+def _folded(operator: str, operands: tuple[Any, ...]) -> Expr:
+    try:
+        number = _FOLD[operator](*operands)
+    except (ArithmeticError, ValueError) as error:
+        raise FormulaError(f"{text((operator, *operands))} has no value: {error}") from None
+    if type(number) is complex or not (-math.inf < number < math.inf or math.inf in operands):
+        raise FormulaError(f"{text((operator, *operands))} has no finite value")
+    return number  # type: ignore[no-any-return]
+
+
+def _simplified(operator: str, operands: tuple[Expr, ...]) -> Expr:
     first, last = operands[0], operands[-1]
     if operator == "*":
         if first == 0 or last == 0:
             return 0
         if first == 1:
             return last
-    if operator in "*/" and last == 1:
+        if last == 1:
+            return first
+    elif operator == "/":
+        if first == 0 or last == math.inf:
+            return 0
+        if last == 1:
+            return first
+    elif operator == "+":
+        if first == 0:
+            return last
+        if last == 0:
+            return first
+    elif operator == "-" and last == 0:
         return first
-    if operator in "+-" and last == 0:
-        return first
-    if operator == "+" and first == 0:
-        return last
-    if operator == "/" and (first == 0 or last == math.inf):
-        return 0
     return (operator, *operands)
 
 

@@ -12,14 +12,19 @@ if TYPE_CHECKING:
 
     from flopmap.records.types import Law, OpClass, Quantity
 
-parse_once = functools.lru_cache(maxsize=None)(parse)
+parse_once = functools.cache(parse)
 
 
 def costs(op_class: OpClass, conventions: Mapping[str, str]) -> dict[str, Expr]:
     """Every cost formula of an op class, in shapes and step statistics."""
     texts = cost_texts(op_class, conventions)
-    local = _definitions(op_class.define)
-    return {resource: bind(parse_once(text), local) for resource, text in texts.items()}
+    return _bound(tuple(op_class.define.items()), tuple(texts.items()))
+
+
+@functools.cache
+def _bound(define: tuple[tuple[str, str], ...], texts: tuple[tuple[str, str], ...]) -> dict[str, Expr]:
+    local = _definitions(dict(define))
+    return {name: bind(parse_once(text), local) for name, text in texts}
 
 
 def cost_texts(op_class: OpClass, conventions: Mapping[str, str]) -> dict[str, str]:
@@ -47,7 +52,12 @@ def _definitions(define: Mapping[str, str]) -> dict[str, Expr]:
 
 def law(record: Law, conventions: Mapping[str, str]) -> dict[str, Expr]:
     """Every quantity of a law, with the law's other quantities put in where it names them."""
-    texts = {name: _reading(quantity, conventions) for name, quantity in record.quantities.items()}
+    return _expanded(tuple((name, _reading(quantity, conventions)) for name, quantity in record.quantities.items()))
+
+
+@functools.cache
+def _expanded(readings: tuple[tuple[str, str], ...]) -> dict[str, Expr]:
+    texts = dict(readings)
     done: dict[str, Expr] = {}
 
     def expand(name: str, above: tuple[str, ...]) -> Expr:

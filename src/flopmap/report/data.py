@@ -87,7 +87,7 @@ def scenario_data(verdict: Verdict) -> dict[str, Any]:
 def parameter_data(pricing: Pricing) -> dict[str, Any]:
     """Parameters of the model: all, those that a token's GEMMs multiply by, and the embedding table's."""
     tables = [line for line in pricing.lines if line.line.op.op_class == "embedding"]
-    embedding = sum(line.line.costs.get("parameters", 0) for line in tables)
+    embedding = sum(line.line.held_costs.get("parameters", 0) for line in tables)
     return {
         "total": whole(pricing.held("parameters")),
         "active": whole(pricing.held("active")),
@@ -97,13 +97,13 @@ def parameter_data(pricing: Pricing) -> dict[str, Any]:
 
 def step_data(pricing: Pricing) -> dict[str, Any]:
     """The step's sums, over all its groups (and without any window)."""
-    from flopmap.step import Statistic, statistics
+    from flopmap.step import Statistic, statistics_function
 
     scenario = pricing.scenario
     names = {"tokens": "t", "sequences": "seqs", "pairs": "pairs", "kv_tokens": "kv", "logits": "logits"}
-    wanted = {name: Statistic(symbol) for name, symbol in names.items()}
-    sums = statistics(scenario.step, wanted.values(), pricing.glossary, scenario.conventions)
-    return {name: whole(sums[statistic]) for name, statistic in wanted.items()}
+    wanted = [Statistic(symbol) for symbol in names.values()]
+    sums = statistics_function(wanted, pricing.glossary, scenario.conventions)(scenario.step)
+    return {name: whole(number) for name, number in zip(names, sums, strict=True)}
 
 
 def totals_data(pricing: Pricing) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from flopmap.records.formula import bind, symbols
 from flopmap.records.notation import number_text, text
 from flopmap.records.resolve import cost_texts, law, parse_once
 from flopmap.records.types import Law, Source
+from flopmap.scenario import ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,12 +28,8 @@ UNITS = {
 }
 
 
-class UnknownOpError(LookupError):
-    """The step has no op of this name. The message lists those it has."""
-
-
 def find(name: str, pricing: Pricing) -> list[PricedLine]:
-    """The ops of this name or class. Raises :class:`UnknownOpError`."""
+    """The ops of this name or class. Raises :class:`ScenarioError` that lists those it has."""
     found = [
         line
         for line in pricing.lines
@@ -40,7 +37,7 @@ def find(name: str, pricing: Pricing) -> list[PricedLine]:
     ]
     if not found:
         names = ", ".join(line.line.op.name for line in pricing.lines)
-        raise UnknownOpError(f"--explain {name}: no such op in this step (it has: {names})")
+        raise ScenarioError(f"--explain {name}: no such op in this step (it has: {names})")
     return found
 
 
@@ -103,8 +100,8 @@ def _times(line: PricedLine, pricing: Pricing, book: Book) -> Iterator[str]:
     roofline = law(book.record(Law, "roofline"), {})
     part = pricing.scenario.machine.part
     known: dict[str, Any] = {
-        **pricing.formulas.rates.values,
-        "matrix_peak": pricing.formulas.rates.matrix[line.line.math],
+        **pricing.rates.values,
+        "matrix_peak": pricing.rates.matrix[line.line.math],
     }
     known |= {**line.costs, "device_bytes": line.device_bytes}
     formulas = {"memory_seconds": parse_once("device_bytes / bandwidth")} | {

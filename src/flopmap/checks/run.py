@@ -1,0 +1,51 @@
+"""All rules over a book, each a module of this package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from flopmap.checks import claims, formulas, links
+from flopmap.records.author import Faults, Problem, draft, replace
+from flopmap.records.book import BOOK, BUILT, BookError, decode
+from flopmap.records.formula import FormulaError
+
+RULES = (formulas.check, links.check, claims.check)
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check found: problems in order of file and line, how many records of each kind, the claims' verdicts."""
+
+    problems: list[Problem]
+    counts: dict[str, int]
+    claims: list[claims.Judgement]
+
+
+def check(overlays: tuple[Path, ...]) -> Outcome:
+    """Read, build and check the bundled book with the overlays on it. Raises :class:`BookError` for a missing folder."""
+    for overlay in overlays:
+        if not overlay.is_dir():
+            raise BookError(f"{overlay}: no such folder")
+    try:
+        drafted = draft((Path(BOOK), *overlays))
+    except Faults as faults:
+        return Outcome(problems=_ordered(faults.problems), counts={}, claims=[])
+    counts = {kind: len(files) for kind, files in drafted.source.records.items() if files}
+    if drafted.problems:
+        return Outcome(problems=_ordered(drafted.problems), counts=counts, claims=[])
+    if not overlays:
+        replace(Path(BUILT), drafted.built)
+    book = decode(drafted.built)
+    problems: list[Problem] = []
+    for rule in RULES:
+        try:
+            problems += rule(book, drafted.source)
+        except FormulaError:
+            if not problems:  # a formula that cannot be read was reported by the first rule, and stops the later ones
+                raise
+    return Outcome(problems=_ordered(problems), counts=counts, claims=claims.judge(book) if not problems else [])
+
+
+def _ordered(problems: list[Problem]) -> list[Problem]:
+    return sorted(set(problems))

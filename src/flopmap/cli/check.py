@@ -1,0 +1,61 @@
+"""``flopmap check``: validate the book, or an overlay of your own on it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flopmap.checks.run import Outcome, check
+from flopmap.records.book import to_data, to_json
+
+if TYPE_CHECKING:
+    import argparse
+
+EXAMPLES = """\
+examples:
+  flopmap check
+  flopmap check ./my-book
+  flopmap check --claims --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser, _name: str) -> None:
+    """A folder, and whether to list the claims."""
+    parser.epilog = EXAMPLES
+    parser.add_argument(
+        "path", nargs="?", metavar="PATH", help="a folder of records of your own, laid over the bundled book"
+    )
+    parser.add_argument("--claims", action="store_true", help="list every published figure with ours beside it")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the outcome; 1 when something is wrong."""
+    folders = [*options.book, *([options.path] if options.path else [])]
+    outcome = check(tuple(Path(folder) for folder in folders))
+    if options.json:
+        problems = [problem._asdict() for problem in outcome.problems]
+        data = {"schema_version": 1, "problems": problems, "records": outcome.counts, "claims": to_data(outcome.claims)}
+        print(to_json(data))
+    else:
+        _write(outcome, claims=options.claims)
+    return 1 if outcome.problems else 0
+
+
+def _write(outcome: Outcome, *, claims: bool) -> None:
+    number = len(outcome.problems)
+    records = sum(outcome.counts.values())
+    agreed = sum(judgement.verdict == "agrees" for judgement in outcome.claims)
+    found = f"{number} problem{'' if number == 1 else 's'}" if number else "no problems"
+    held = f", {agreed} of {len(outcome.claims)} claims agree" if outcome.claims else ""
+    print(f"{found} in {records} records{held}")
+    for problem in outcome.problems:
+        print(problem, file=sys.stderr)
+    if claims:
+        for judgement in outcome.claims:
+            ours = "none" if judgement.ours is None else f"{judgement.ours:.6g}"
+            print(
+                f"{judgement.verdict}: {judgement.id}: {judgement.quantity}: ours {ours}, theirs {judgement.theirs:.6g}",
+                end="",
+            )
+            print(f" ({judgement.source}){': ' + judgement.why if judgement.why else ''}")

@@ -1,0 +1,86 @@
+"""Many steps at once: the floors over arrays of batch sizes and contexts, as one compiled function of both.
+
+The arrays are worked through in blocks that stay in the processor's cache, so memory does not grow with the grid.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flopmap.floor.roofline import TERMS, law_trees, rates
+from flopmap.ledger.ledger import STEP_RESOURCES, account
+from flopmap.records.affine import simplify
+from flopmap.records.formula import Expr, array_namespace, bind, code, compiled, operate, total
+from flopmap.step import formula
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from flopmap.records.book import Book
+    from flopmap.scenario import Scenario
+
+BLOCK = 8192
+FLOORS = ("device", "operation", "engine")
+
+
+def floor_trees(scenario: Scenario, book: Book) -> dict[str, Expr]:
+    """The totals and the three floors of a decode step, as formulas of ``count`` (sequences) and ``past`` (tokens)."""
+    ledger, machine = account(scenario, book), rates(scenario, book)
+    laws = law_trees(scenario.conventions, book)
+    sums = {
+        statistic.name: operate(
+            "*", "count", bind(formula(statistic, book.glossary, scenario.conventions), {"new": 1, "positions": 1})
+        )
+        for statistic in ledger.statistics
+    }
+    lines = [{resource: bind(line.cost(resource), sums) for resource in STEP_RESOURCES} for line in ledger.lines]
+    seconds = []
+    matrix: dict[str, Expr] = dict.fromkeys(machine.matrix, 0)
+    for line, costs in zip(ledger.lines, lines, strict=True):
+        known = {**machine.values, **costs, "matrix_peak": machine.matrix[line.math]}
+        seconds.append(bind(laws["roofline"]["seconds"], known))
+        matrix[line.math] = operate("+", matrix[line.math], costs["matrix"])
+    totals: dict[str, Expr] = {resource: total(costs[resource] for costs in lines) for resource in STEP_RESOURCES}
+    known = {**machine.values, **totals, "operation_seconds": total(seconds)}
+    device = {name: bind(laws["device-floor"][name], known) for name in TERMS if name != "matrix_seconds"}
+    device["matrix_seconds"] = total(
+        bind(laws["device-floor"]["matrix_seconds"], {**known, "matrix": flop, "matrix_peak": machine.matrix[dtype]})
+        for dtype, flop in matrix.items()
+    )
+    longest: Expr = 0
+    for term in device.values():
+        longest = operate("max", longest, term)
+    floors = {"device": longest, "operation": total(seconds), "engine": bind(laws["engine-floor"]["seconds"], known)}
+    return {name: simplify(tree, nonnegative=("count", "past")) for name, tree in {**totals, **floors}.items()}
+
+
+def decode_grid(
+    scenario: Scenario,
+    book: Book,
+    batch: NDArray[np.float64],
+    context: NDArray[np.float64],
+    outputs: Iterable[str] = FLOORS,
+) -> dict[str, NDArray[np.float64]]:
+    """Floors in seconds (or totals of a resource) for each pair of batch size and context.
+
+    Args:
+        scenario: a decode scenario; its own batch and context do not matter.
+        book: the book.
+        batch: sequences, one-dimensional.
+        context: tokens that each attends to, the new one included; as long as ``batch``.
+        outputs: ``device``, ``operation``, ``engine``, or a resource of the ledger.
+    """
+    import numpy as np
+
+    trees = floor_trees(scenario, book)
+    names = list(outputs)
+    function = compiled(code([trees[name] for name in names], ("count", "past")), array_namespace())
+    results = {name: np.empty(len(batch)) for name in names}
+    for start in range(0, len(batch), BLOCK):
+        block = slice(start, start + BLOCK)
+        for name, values in zip(names, function(batch[block], context[block] - 1.0), strict=True):
+            results[name][block] = values
+    return results
