@@ -31,8 +31,8 @@ def priced(model: str, book: Book, **scenario: Any) -> Pricing:
 def held_against(truth: dict[str, Any], model: str, book: Book) -> None:
     parameters = truth["parameters"]
     decode = priced(model, book, context_len=truth["decode"]["context"])
-    assert decode.held("parameters") == parameters["total"]
-    assert decode.held("active") == parameters["matrices"] + (
+    assert decode.totals["parameters"] == parameters["total"]
+    assert decode.totals["active"] == parameters["matrices"] + (
         parameters["embedding"] if parameters["head_tied"] else parameters["head"]
     )
     assert decode.totals["matrix"] == truth["decode"]["flop"]

@@ -14,7 +14,13 @@ TIME = re.compile(rf"^{NUMBER}\s*(?P<unit>ns|us|µs|ms|s|min|)$")
 SPEED = re.compile(rf"^{NUMBER}\s*(?P<unit>(?:tok|tokens?|t)/s|)$")
 SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 TOKENS = {"": 1, "k": 1024, "m": 1024**2}
+FIGURES = 4
+MOST_DECIMALS = 6
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+LARGEST_COUNT = 1e18
+LONGEST_SHOWN = 60
 
 
 class QuantityError(ValueError):
@@ -25,10 +31,10 @@ def parse_count(text: str) -> int:
     """A count of tokens or sequences: ``2048``, ``8k`` (8192), ``1m`` (1048576)."""
     match = COUNT.match(text.strip())
     if match is None:
-        raise QuantityError(f"{text!r} is not a count (accepted: 2048, 8k, 1m)")
+        raise QuantityError(f"{shown(text)} is not a count (accepted: 2048, 8k, 1m)")
     number = float(match["number"]) * TOKENS[match["unit"].lower()]
-    if number != math.floor(number) or not abs(number) < 1e18:
-        raise QuantityError(f"{text!r} is not a whole count (accepted: 2048, 8k, 1m)")
+    if not number < LARGEST_COUNT or number != math.floor(number):
+        raise QuantityError(f"{shown(text)} is not a whole count (accepted: 2048, 8k, 1m)")
     return int(number)
 
 
@@ -36,7 +42,7 @@ def parse_seconds(text: str) -> float:
     """A time: ``28ms``, ``1.2s``, ``350us``. A bare number has no unit and is refused."""
     match = TIME.match(text.strip())
     if match is None or not match["unit"]:
-        raise QuantityError(f"{text!r} is not a time (accepted: 28ms, 1.2s, 350us)")
+        raise QuantityError(f"{shown(text)} is not a time (accepted: 28ms, 1.2s, 350us)")
     return _positive(text, float(match["number"]) * SECONDS[match["unit"]])
 
 
@@ -44,18 +50,30 @@ def parse_tokens_per_second(text: str) -> float:
     """A throughput in tokens per second: ``227.8`` or ``227.8tok/s``."""
     match = SPEED.match(text.strip())
     if match is None:
-        raise QuantityError(f"{text!r} is not a throughput in tokens per second (accepted: 227.8, 227.8tok/s)")
+        raise QuantityError(f"{shown(text)} is not a throughput in tokens per second (accepted: 227.8, 227.8tok/s)")
     return _positive(text, float(match["number"]))
+
+
+def shown(value: object) -> str:
+    """A value as an error quotes it: JSON's spelling of true, false and null, and never longer than a line."""
+    words = {"True": "true", "False": "false", "None": "null"}
+    try:
+        quoted = repr(value)
+    except ValueError:  # a whole number of too many digits to print
+        return "a number of thousands of digits"
+    quoted = words.get(quoted, quoted)
+    return quoted if len(quoted) <= LONGEST_SHOWN else f"{quoted[: LONGEST_SHOWN - 3]}..."
 
 
 def _positive(text: str, number: float) -> float:
     if not 0 < number < math.inf:
-        raise QuantityError(f"{text!r} is not a positive number")
+        raise QuantityError(f"{shown(text)} is not a positive number")
     return number
 
 
 def seconds(value: float) -> str:
     """A time in the unit that keeps it readable: ``41.8 ms``."""
+    value = rounded(value)
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")):
         if abs(value) >= scale:
             return f"{significant(value / scale)} {unit}"
@@ -64,20 +82,29 @@ def seconds(value: float) -> str:
 
 def amount(value: float, unit: str) -> str:
     """A number with a decimal prefix: ``140 GB``, ``573 TFLOP``."""
+    value = rounded(value)
     for scale, prefix in PREFIXES:
         if abs(value) >= scale:
             return f"{significant(value / scale)} {prefix}{unit}"
     return f"{significant(value)} {unit}"
 
 
+def rounded(value: float) -> float:
+    """A number to four significant figures."""
+    return float(f"{value:.{FIGURES}g}")
+
+
 def significant(value: float) -> str:
-    """Three to four significant figures, without an exponent for what people read."""
-    size = abs(value)
-    if size >= 100 or value == 0:
-        return f"{value:,.0f}" if size >= 1000 or value == int(value) else f"{value:.1f}"
-    return f"{value:.2f}" if size >= 10 else f"{value:.3f}"
+    """Four significant figures, without an exponent for what people read."""
+    value = rounded(value)
+    if value == 0:
+        return "0"
+    digits = FIGURES - 1 - math.floor(math.log10(abs(value)))
+    if not 0 <= digits <= MOST_DECIMALS:
+        return f"{value:,.0f}" if digits < 0 else f"{value:.3g}"
+    return f"{value:,.{digits}f}"
 
 
 def percent(share: float) -> str:
     """A share: ``97%``, ``0.4%``."""
-    return f"{share * 100:.0f}%" if abs(share) >= 0.1 else f"{share * 100:.1f}%"
+    return f"{share * 100:.0f}%" if abs(share) >= 0.1 else f"{share * 100:.1f}%"  # noqa: PLR2004 - a tenth

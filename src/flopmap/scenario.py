@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from flopmap.machine.machine import Machine, dtypes, matrix_peak, read_machine
+from flopmap.model.config import ConfigError
 from flopmap.model.reading import Checkpoint, read_model
+from flopmap.quantity import shown
 from flopmap.records.formula import value
 from flopmap.records.resolve import law
 from flopmap.records.types import Engine, Format, Law
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 PhaseName = Literal["decode", "prefill", "mixed"]
 MAX_LENGTH = 1_000_000_000
 DEFAULT_CONTEXT = 2048
+
+
+DEFAULT_ENGINE = "ideal"
+UNSAID = {"phase": "phase decode", "batch_size": "batch of 1 sequence", "engine": "engine that adds nothing (ideal)"}
 
 
 class ScenarioError(ValueError):
@@ -66,10 +72,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str = "auto"
     quantization: str | None = None
     kv_cache_dtype: str = "auto"
-    engine: str = "ideal"
+    engine: str | None = None
     enforce_eager: bool = False
     phase: str | None = None
-    batch_size: int = 1
+    batch_size: int | None = None
     context_len: int | None = None
     input_len: int | None = None
     output_len: int | None = None
@@ -86,18 +92,23 @@ def make(request: Request, book: Book) -> Scenario:
     machine = read_machine(request.on, book)
     conventions = _conventions(request, book, checkpoint)
     notes: list[str] = list(checkpoint.assumptions)
+    notes += [f"{what}: none is given" for field, what in UNSAID.items() if getattr(request, field) is None]
     precision = _precision(request, book, checkpoint, machine, notes)
     phase, step = _step(request, notes)
     context = step.groups[-1].past + 1 if phase != "prefill" else None
+    longest = max(group.past + group.new for group in step.groups)
+    positions = checkpoint.architecture.positions
+    if positions and longest > positions:
+        notes.append(f"{longest} tokens go beyond the model's table of {positions} positions")
     chunk = step.groups[0].new if phase != "decode" else None
     return Scenario(
         model=checkpoint,
         machine=machine,
-        engine=book.record(Engine, request.engine),
+        engine=book.record(Engine, request.engine or DEFAULT_ENGINE),
         eager=request.enforce_eager,
         precision=precision,
         phase=phase,
-        batch_size=request.batch_size,
+        batch_size=request.batch_size or 1,
         context_len=context,
         input_len=chunk,
         cached_len=request.cached_len,
@@ -189,16 +200,27 @@ def _weights(request: Request, book: Book, checkpoint: Checkpoint, activations: 
         return _format(request.quantization, "weights", "--quantization", book)
     if checkpoint.quantization is None:
         return activations
-    method = checkpoint.quantization.get("quant_method")
     formats = [book.record(Format, name) for name in book.ids("formats")]
+    method = checkpoint.quantization.get("quant_method")
     for found in formats:
         if method in found.config_methods and _same_shape(found, checkpoint.quantization):
             return found
-    known = sorted({name for found in formats for name in found.config_methods})
-    raise ScenarioError(
-        f"{checkpoint.name}: quantization_config: {method!r} with these settings is not understood (understood: {', '.join(known)}); "
+    settings = [
+        f"{name} {shown(checkpoint.quantization[name])}" for name in SHAPE_SETTINGS if name in checkpoint.quantization
+    ]
+    stated = f" with {', '.join(settings)}" if settings else ""
+    known = ", ".join(_method_text(found, name) for found in formats for name in found.config_methods)
+    raise ConfigError(
+        f"{checkpoint.name}: quantization_config: {shown(method)}{stated} is not understood (understood: {known}); "
         "name the weights' format with --quantization"
     )
+
+
+SHAPE_SETTINGS = ("bits", "group_size")
+
+
+def _method_text(found: Format, method: str) -> str:
+    return f"{method} with bits {found.bits:g}, group_size {found.group}" if found.group else method
 
 
 def _same_shape(found: Format, settings: dict[str, Any]) -> bool:
@@ -235,11 +257,11 @@ def _step(request: Request, notes: list[str]) -> tuple[PhaseName, Step]:
         _in_range(flag, number, 1)
     _in_range("output-len", request.output_len, 1)
     _in_range("cached-len", request.cached_len, 0)
-    phase = request.phase or "decode"
+    phase, batch = request.phase or "decode", request.batch_size or 1
     if phase == "decode":
-        return "decode", decode_step(request.batch_size, _context(request, notes))
+        return "decode", decode_step(batch, _context(request, notes))
     if phase == "prefill":
-        return "prefill", prefill_step(request.batch_size, _prompt(request, notes), request.cached_len)
+        return "prefill", prefill_step(batch, _prompt(request, notes), request.cached_len)
     if phase == "mixed":
         return "mixed", mixed_step(
             request.batch_size, _context(request, notes), _prompt(request, notes), request.cached_len

@@ -89,7 +89,10 @@ def formula(statistic: Statistic, glossary: Glossary, conventions: Mapping[str, 
 
 
 def statistics_function(
-    wanted: Sequence[Statistic], glossary: Glossary, conventions: Mapping[str, str], namespace: Mapping[str, Any] = SCALAR
+    wanted: Sequence[Statistic],
+    glossary: Glossary,
+    conventions: Mapping[str, str],
+    namespace: Mapping[str, Any] = SCALAR,
 ) -> Callable[[Step], list[Number]]:
     """A function from a step to its sums, in the order wanted. ``namespace``: :func:`array_namespace` for arrays."""
     outputs = [operate("*", "count", formula(statistic, glossary, conventions)) for statistic in wanted]
@@ -106,17 +109,3 @@ def statistics_function(
         return added
 
     return sums
-
-
-def statistics(
-    step: Step, wanted: Sequence[Statistic], glossary: Glossary, conventions: Mapping[str, str]
-) -> list[Number]:
-    """The sums of one step of plain numbers, in the order wanted."""
-    added: list[Number] = [0] * len(wanted)
-    trees = [formula(statistic, glossary, conventions) for statistic in wanted]
-    for group in step.groups:
-        values = {"new": group.new, "past": group.past, "positions": group.positions}
-        for index, statistic in enumerate(wanted):
-            if statistic.phase in (None, group.phase):
-                added[index] += operate("*", group.count, bind(trees[index], values))
-    return added

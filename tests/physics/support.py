@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from flopmap.floor.roofline import Pricing, price
 from flopmap.model.reading import from_config
+from flopmap.records.book import BUILT, Book, Built, load
 from flopmap.records.formula import value
 from flopmap.records.resolve import costs, law, named
 from flopmap.records.types import Engine, Figure, Law, MemoryLevel, OpClass, Part, Peak
 from flopmap.scenario import Request, Scenario, make
 from flopmap.step import Group, Statistic, Step, statistics_function
-
-if TYPE_CHECKING:
-    from flopmap.records.book import Book
 
 LLAMA_8B = "meta-llama/Llama-3.1-8B"
 LLAMA_70B = "meta-llama/Llama-2-70b-hf"
@@ -87,7 +87,9 @@ def _scaled_level(level: MemoryLevel, factor: float) -> MemoryLevel:
 
 def cost(book: Book, op_class: str, conventions: dict[str, str] | None = None, **symbols: float) -> dict[str, float]:
     """Every cost of one run of an op class, in numbers."""
-    return {name: value(tree, symbols) for name, tree in costs(book.record(OpClass, op_class), conventions or {}).items()}
+    return {
+        name: value(tree, symbols) for name, tree in costs(book.record(OpClass, op_class), conventions or {}).items()
+    }
 
 
 def quantity(book: Book, op_class: str, name: str, **symbols: float) -> float:
@@ -120,3 +122,14 @@ def prefill(new: int, past: int = 0, count: int = 1, positions: int = 1) -> Grou
 
 def decode(past: int, count: int = 1) -> Group:
     return Group(count=count, new=1, past=past, phase="decode")
+
+
+# -- books with one record changed ------------------------------------------------------------------------------------
+
+
+def with_record(kind: str, record_id: str, data: dict[str, Any]) -> Book:
+    """The bundled book with a record added, or put in the place of ours."""
+    load()  # builds book.json where the YAML is newer
+    built = msgspec.json.decode(Path(BUILT).read_bytes(), type=Built)
+    built.records.setdefault(kind, {})[record_id] = msgspec.Raw(msgspec.json.encode({**data, "id": record_id}))
+    return Book(built)

@@ -24,18 +24,18 @@ def test_an_8b_has_8_030_261_248_parameters(book: Book) -> None:
     step = priced(book, LLAMA_8B, context_len=2048)
     # 32 layers, an untied embedding and head, and two norms a layer and one at the end
     assert 32 * LAYER_8B + 2 * HEAD_8B + 65 * 4096 == 8_030_261_248
-    assert step.held("parameters") == 8_030_261_248
+    assert step.totals["parameters"] == 8_030_261_248
     # a token multiplies by every matrix but the embedding, which it looks up
     assert 32 * LAYER_8B + HEAD_8B == 7_504_658_432
-    assert step.held("active") == 7_504_658_432
+    assert step.totals["active"] == 7_504_658_432
 
 
 def test_a_70b_has_68_976_648_192_parameters(book: Book) -> None:
     step = priced(book, LLAMA_70B, context_len=2048)
     assert 80 * LAYER_70B + 2 * HEAD_70B + 161 * 8192 == 68_976_648_192
-    assert step.held("parameters") == 68_976_648_192
+    assert step.totals["parameters"] == 68_976_648_192
     assert 80 * LAYER_70B + HEAD_70B == 68_713_185_280
-    assert step.held("active") == 68_713_185_280
+    assert step.totals["active"] == 68_713_185_280
 
 
 def test_a_decoded_token_of_an_8b_is_16_083_058_688_flop_at_context_2048(book: Book) -> None:
@@ -96,10 +96,10 @@ def test_half_of_the_square_is_the_field_s_shorthand(book: Book) -> None:
 def test_weights_are_held_whole_and_streamed_without_the_rest_of_the_embedding(book: Book) -> None:
     # 2 bytes a parameter are held; a decode step of one sequence reads one row of the embedding table
     step = priced(book, LLAMA_8B, context_len=2048)
-    assert step.held("resident") == memory(step, book).weight_bytes == 2 * 8_030_261_248  # 16,060,522,496
+    assert step.totals["resident"] == memory(step, book).weight_bytes == 2 * 8_030_261_248  # 16,060,522,496
     assert step.totals["weights"] == 2 * (8_030_261_248 - HEAD_8B + 4096)  # 15,009,857,536
     step = priced(book, LLAMA_70B, context_len=2048)
-    assert step.held("resident") == memory(step, book).weight_bytes == 2 * 68_976_648_192  # 137,953,296,384
+    assert step.totals["resident"] == memory(step, book).weight_bytes == 2 * 68_976_648_192  # 137,953,296,384
     assert step.totals["weights"] == 2 * (68_976_648_192 - HEAD_70B + 8192)  # 137,429,024,768
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from flopmap.checks import claims, formulas, links
 from flopmap.records.author import Faults, Problem, draft, replace
-from flopmap.records.book import BOOK, BUILT, BookError, decode
+from flopmap.records.book import BOOK, BUILT, MissingBookError, decode
 from flopmap.records.formula import FormulaError
 
 RULES = (formulas.check, links.check, claims.check)
@@ -23,10 +23,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(overlays: tuple[Path, ...]) -> Outcome:
-    """Read, build and check the bundled book with the overlays on it. Raises :class:`BookError` for a missing folder."""
+    """Read, build and check the bundled book with the overlays on it. Raises :class:`MissingBookError` for a missing folder."""
     for overlay in overlays:
         if not overlay.is_dir():
-            raise BookError(f"{overlay}: no such folder")
+            raise MissingBookError(f"{overlay}: no such folder")
     try:
         drafted = draft((Path(BOOK), *overlays))
     except Faults as faults:

@@ -12,6 +12,8 @@ from flopmap.records.book import to_data, to_json
 if TYPE_CHECKING:
     import argparse
 
+    from flopmap.cli.main import Parser
+
 EXAMPLES = """\
 examples:
   flopmap check
@@ -20,7 +22,7 @@ examples:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser, _name: str) -> None:
+def add_arguments(parser: Parser, _name: str) -> None:
     """A folder, and whether to list the claims."""
     parser.epilog = EXAMPLES
     parser.add_argument(

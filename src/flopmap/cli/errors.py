@@ -5,9 +5,9 @@ from __future__ import annotations
 from flopmap.machine.machine import MachineError
 from flopmap.model.config import ConfigError, MissingFileError
 from flopmap.quantity import QuantityError
-from flopmap.records.book import BookError, UnknownRecordError
+from flopmap.records.book import BookError, MissingBookError, UnknownRecordError
 from flopmap.records.formula import FormulaError
 from flopmap.scenario import ScenarioError
 
-USAGE = (ScenarioError, MachineError, QuantityError, UnknownRecordError, MissingFileError)
+USAGE = (ScenarioError, MachineError, QuantityError, UnknownRecordError, MissingFileError, MissingBookError)
 FAILURES = (ConfigError, BookError, FormulaError)

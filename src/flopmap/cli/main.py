@@ -7,15 +7,18 @@ used because a cold command must start in the time of a few imports; each comman
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import io
 import os
+import re
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from flopmap import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 COMMANDS = {
     "why": "price one step of a model on a part and explain it; hold a measurement against it",
@@ -39,7 +42,13 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, with one-line errors and the nearest flag where one is misspelt."""
+    """argparse, with one-line errors and the nearest flag where one is misspelt. ``output`` flags exclude each other."""
+
+    def __init__(self, prog: str, description: str, **more: Any) -> None:
+        super().__init__(prog=prog, description=description, formatter_class=Help, **more)
+        # no flag of ours looks like a number, so -5ms is a value and not a flag
+        self._negative_number_matcher = re.compile(r"-\.?\d")
+        self.output = self.add_argument_group("output").add_mutually_exclusive_group()
 
     def error(self, message: str) -> NoReturn:
         """Print one line to stderr and exit with 2."""
@@ -58,65 +67,69 @@ class Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without µ or × gets a ? instead of a traceback
     try:
         code = _run(words)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # the reader has gone; keep Python from writing to it again at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return _deaf()
+    except OSError as error:
+        print(f"flopmap: error: cannot write: {error.strerror}", file=sys.stderr)
+        return _deaf()
     return code
+
+
+def _deaf() -> int:
+    """The reader has gone or the disk is full: keep Python from writing there again at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
 
 
 def _run(words: list[str]) -> int:
     name = words[0] if words else ""
-    if name in COMMANDS:
-        module = importlib.import_module(f"flopmap.cli.{MODULES.get(name, 'records')}")
-        parser = Parser(
-            prog=f"flopmap {name}", description=COMMANDS[name], formatter_class=Help
-        )
-        parser.add_argument(
-            "--book", metavar="DIR", action="append", default=[], help="add a folder of records of your own"
-        )
-        parser.add_argument("--json", action="store_true", help="print data")
-        module.add_arguments(parser, name)
-        return _guarded(module.run, parser, parser.parse_args(words[1:]))
-    return _top(words)
+    if name not in COMMANDS:
+        return _top(words)
+    module = importlib.import_module(f"flopmap.cli.{MODULES.get(name, 'records')}")
+    parser = Parser(f"flopmap {name}", COMMANDS[name])
+    parser.add_argument(
+        "--book", metavar="DIR", action="append", default=[], help="add a folder of records of your own"
+    )
+    parser.output.add_argument("--json", action="store_true", help="print data")
+    module.add_arguments(parser, name)
+    return _guarded(module.run, parser, parser.parse_args(words[1:]))
 
 
-def _guarded(run: object, parser: Parser, options: argparse.Namespace) -> int:
+def _guarded(run: Callable[[argparse.Namespace], int], parser: Parser, options: argparse.Namespace) -> int:
     from flopmap.cli.errors import FAILURES, USAGE
 
-    assert callable(run)
     try:
-        return int(run(options))
+        return run(options)
     except USAGE as error:
-        parser.exit(2, f"{parser.prog}: error: {_line(error)}\n")
+        parser.exit(2, f"{parser.prog}: error: {error}\n")
     except FAILURES as error:
         print(f"{parser.prog}: error: {error}", file=sys.stderr)
         return 1
-
-
-def _line(error: Exception) -> str:
-    return str(error.args[0]) if error.args else str(error)
 
 
 def _top(words: list[str]) -> int:
     width = max(map(len, COMMANDS))
     listing = "\n".join(f"  {name:{width}}  {text}" for name, text in COMMANDS.items())
     parser = Parser(
-        prog="flopmap",
+        "flopmap",
+        f"Why is my LLM inference slow, and which hardware property would fix it?\n\ncommands:\n{listing}",
         usage="flopmap COMMAND ...",
-        description=f"Why is my LLM inference slow, and which hardware property would fix it?\n\ncommands:\n{listing}",
         epilog=f"{EPILOG}\nhelp on a command: flopmap COMMAND --help",
-        formatter_class=Help,
     )
     parser.add_argument("--version", action="version", version=f"flopmap {__version__}")
     parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
-    options, _rest = parser.parse_known_args(words)
+    options, rest = parser.parse_known_args(words)
     if options.command is None:
+        if rest:
+            parser.error(f"unrecognized arguments: {' '.join(rest)}")
         parser.print_help()
         return 0
     import difflib

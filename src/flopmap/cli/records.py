@@ -10,10 +10,13 @@ from flopmap.records.book import Book, load, to_data, to_json
 if TYPE_CHECKING:
     import argparse
 
+    from flopmap.cli.main import Parser
+
 KINDS = {"classes": "flops"}
+EMPTY: tuple[Any, ...] = ("", None, [], {}, ())
 
 
-def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
+def add_arguments(parser: Parser, name: str) -> None:
     """An optional id, or words to search for."""
     parser.set_defaults(kind=KINDS.get(name, name))
     example = {
@@ -62,12 +65,12 @@ def _fields(value: Any, depth: int) -> list[str]:
     """A record as indented lines, without what is empty."""
     lines = []
     for key, item in value.items():
-        if item in ("", None, [], {}, ()):
+        if item in EMPTY:
             continue
         pad = "  " * depth
         if isinstance(item, dict):
             lines += [f"{pad}{key}:", *_fields(item, depth + 1)]
-        elif isinstance(item, list) and any(isinstance(entry, dict) for entry in item):
+        elif isinstance(item, list | tuple) and any(isinstance(entry, dict) for entry in item):
             lines.append(f"{pad}{key}:")
             lines += [f"{pad}  - {_flat(entry)}" for entry in item]
         else:
@@ -77,8 +80,8 @@ def _fields(value: Any, depth: int) -> list[str]:
 
 def _flat(item: Any) -> str:
     if isinstance(item, dict):
-        return ", ".join(f"{key} {_flat(value)}" for key, value in item.items() if value not in ("", None, [], {}))
-    if isinstance(item, list):
+        return ", ".join(f"{key} {_flat(value)}" for key, value in item.items() if value not in EMPTY)
+    if isinstance(item, list | tuple):
         return ", ".join(_flat(entry) for entry in item)
     return f"{item:.6g}" if isinstance(item, float) else str(item)
 

@@ -14,6 +14,8 @@ from flopmap.scenario import Request, ScenarioError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from flopmap.cli.main import Parser
+
 EXAMPLES = """\
 examples:
   flopmap why meta-llama/Llama-3.1-8B --on h100-sxm --batch-size 1 --context-len 2048 --tpot 12.5ms
@@ -26,7 +28,7 @@ MEASUREMENTS = {"tpot": "decode", "itl": "decode", "ttft": "prefill", "step_time
 PLAN_FLAGS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "expert_parallel_size")
 
 
-def add_arguments(parser: argparse.ArgumentParser, _name: str) -> None:
+def add_arguments(parser: Parser, _name: str) -> None:
     """The flags of a scenario (vLLM's names where it has them), of a measurement, and of the output."""
     parser.epilog = EXAMPLES
     parser.add_argument("model", metavar="MODEL", help="a bundled model's id, a folder, or a config.json")
@@ -48,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser, _name: str) -> None:
     )
     speed = "tokens per second of the whole batch: output tokens in decode, prompt tokens in prefill"
     measured.add_argument("--throughput", metavar="TOKENS/S", type=_typed(parse_tokens_per_second), help=speed)
-    output = parser.add_argument_group("output")
+    output = parser.output
     output.add_argument("--markdown", action="store_true", help="print Markdown, for an issue")
     output.add_argument("--explain", metavar="OP", help="trace every figure of an op to its formula and source")
 
@@ -58,9 +60,7 @@ def _scenario_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--phase", choices=("decode", "prefill", "mixed", "encode"), help="default: decode; prefill with --ttft"
     )
-    group.add_argument(
-        "--batch-size", metavar="N", type=_typed(parse_count), default=1, help="sequences in the step (default 1)"
-    )
+    group.add_argument("--batch-size", metavar="N", type=_typed(parse_count), help="sequences in the step (default 1)")
     group.add_argument(
         "--context-len",
         metavar="N",
@@ -85,9 +85,7 @@ def _scenario_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--kv-cache-dtype", metavar="FORMAT", default="auto", help="format of the KV cache (default: as --dtype)"
     )
-    group.add_argument(
-        "--engine", default="ideal", help="an engine's id, such as vllm (default: one that adds nothing)"
-    )
+    group.add_argument("--engine", help="an engine's id, such as vllm (default: one that adds nothing)")
     group.add_argument("--enforce-eager", action="store_true", help="launch every kernel by itself, without graphs")
     described = "count another way; names and values are printed with every report"
     group.add_argument(
@@ -185,6 +183,8 @@ def _refuse_plans(options: argparse.Namespace) -> None:
             raise ScenarioError(
                 f"--{name.replace('_', '-')} {getattr(options, name)}: plans over several parts are not counted yet (accepted: 1)"
             )
+    if options.enable_expert_parallel:
+        raise ScenarioError("--enable-expert-parallel: expert parallelism is not counted yet")
     if options.speculative:
         raise ScenarioError("--speculative: speculative decoding is not counted yet")
     if options.phase == "encode":

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flopmap.floor.roofline import TERMS, law_trees, rates
-from flopmap.ledger.ledger import STEP_RESOURCES, account
+from flopmap.floor.roofline import TERMS, device_whole, law_trees, rates
+from flopmap.ledger.ledger import STEP_RESOURCES, account, cost_trees
 from flopmap.records.affine import simplify
 from flopmap.records.formula import Expr, array_namespace, bind, code, compiled, operate, total
 from flopmap.step import formula
@@ -36,7 +36,10 @@ def floor_trees(scenario: Scenario, book: Book) -> dict[str, Expr]:
         )
         for statistic in ledger.statistics
     }
-    lines = [{resource: bind(line.cost(resource), sums) for resource in STEP_RESOURCES} for line in ledger.lines]
+    lines = []
+    for line in ledger.lines:
+        trees = cost_trees(line, scenario)
+        lines.append({resource: bind(trees.get(resource, 0), sums) for resource in STEP_RESOURCES})
     seconds = []
     matrix: dict[str, Expr] = dict.fromkeys(machine.matrix, 0)
     for line, costs in zip(ledger.lines, lines, strict=True):
@@ -50,10 +53,8 @@ def floor_trees(scenario: Scenario, book: Book) -> dict[str, Expr]:
         bind(laws["device-floor"]["matrix_seconds"], {**known, "matrix": flop, "matrix_peak": machine.matrix[dtype]})
         for dtype, flop in matrix.items()
     )
-    longest: Expr = 0
-    for term in device.values():
-        longest = operate("max", longest, term)
-    floors = {"device": longest, "operation": total(seconds), "engine": bind(laws["engine-floor"]["seconds"], known)}
+    whole = bind(device_whole(scenario.conventions, book), device)
+    floors = {"device": whole, "operation": total(seconds), "engine": bind(laws["engine-floor"]["seconds"], known)}
     return {name: simplify(tree, nonnegative=("count", "past")) for name, tree in {**totals, **floors}.items()}
 
 

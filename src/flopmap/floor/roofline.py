@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from flopmap.ledger.ledger import DEVICE_BYTES, STEP_RESOURCES, Ledger, Line, account, held
+from flopmap.ledger.ledger import DEVICE_BYTES, RESOURCES, Ledger, Line, account
 from flopmap.machine.machine import clock_ratio, matrix_peak, on_chip_bytes, vector_peak
-from flopmap.records.formula import Expr, bind, code, compiled, symbols
-from flopmap.records.resolve import law
+from flopmap.records.formula import Expr, code, compiled, operate, symbols, value
+from flopmap.records.resolve import costs, law, reading
 from flopmap.records.types import Glossary, Law
 from flopmap.scenario import Scenario
-from flopmap.step import Statistic, Step, statistics, statistics_function
+from flopmap.step import Statistic, Step, statistics_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,6 @@ PROPERTY_OF = {
     "exp_seconds": "exp_rate",
 }
 TERMS = tuple(PROPERTY_OF)
-ZERO_COSTS = dict.fromkeys((*STEP_RESOURCES, "cache"), 0.0)
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,18 +43,33 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PricedLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One op with its numbers: costs by resource, time by term, roofline seconds and the property that binds."""
+    """One op with its numbers, over all its runs: costs by resource, times by term, and the roofline time."""
 
     line: Line
-    costs: dict[str, float]
-    terms: dict[str, float]
+    amounts: tuple[float, ...]
+    times: tuple[float, ...]
     seconds: float
-    bound_by: str
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """The cost of every resource, 0 where the op does not use it."""
+        return dict(zip(RESOURCES, self.amounts, strict=True))
+
+    @property
+    def terms(self) -> dict[str, float]:
+        """The time that each of the machine's resources needs for the op, in seconds."""
+        return dict(zip(TERMS, self.times, strict=True))
+
+    @property
+    def bound_by(self) -> str:
+        """The property whose time is the longest."""
+        return PROPERTY_OF[TERMS[self.times.index(max(self.times))]]
 
     @property
     def device_bytes(self) -> float:
         """Bytes through device memory, all kinds."""
-        return sum(self.costs[kind] for kind in DEVICE_BYTES)
+        costs = self.costs
+        return sum(costs[kind] for kind in DEVICE_BYTES)
 
 
 class Pricing(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,64 +87,36 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True):
     launch_seconds: float
     engine_seconds: float
 
-    def value(self, formula: Expr) -> float:
-        """The number that a formula of the step's statistics comes to."""
-        bound = bind(formula, {statistic.name: number for statistic, number in self.statistics.items()})
-        return bound if isinstance(bound, int | float) else math.nan
-
-    def held(self, resource: str) -> float:
-        """The sum of a resource that no step changes: parameters, active parameters, resident bytes."""
-        return held(self.ledger.lines, resource)
-
 
 class Pricer:
-    """A scenario's ledger, compiled once; calling it with a step of the same phases gives that step's numbers."""
+    """A scenario's ledger with its formulas compiled; calling it with a step of the same phases gives its numbers."""
 
     def __init__(self, scenario: Scenario, book: Book) -> None:
         self.scenario = scenario
         self.glossary = book.glossary
         self.ledger = account(scenario, book)
         self.rates = rates(scenario, book)
-        self._laws = _laws(scenario, book)
-        self._sums: Callable[[Step], Sequence[float]] | None = None
-        self._costs: Callable[..., tuple[float, ...]] | None = None
+        self._sums = statistics_function(self.ledger.statistics, book.glossary, scenario.conventions)
+        self._costs = [cost_function(line, self.ledger, scenario) for line in self.ledger.lines]
+        roofline, device, engine = law_trees(scenario.conventions, book).values()
+        self._roofline = law_function(tuple(roofline.items()), (*TERMS, "seconds"))
+        self._device = law_function(tuple(device.items()), TERMS)
+        self._device_whole = device_whole(scenario.conventions, book)
+        self._engine = law_function(tuple(engine.items()), ("launch_seconds_total", "seconds"))
 
     def __call__(self, step: Step) -> Pricing:
         """Every number of a step."""
-        if self._sums is None or self._costs is None:
-            wanted = self.ledger.statistics
-            self._sums = statistics_function(wanted, self.glossary, self.scenario.conventions)
-            trees = [tree for line in self.ledger.lines for tree in line.step_costs.values()]
-            self._costs = compiled(code(trees, [statistic.name for statistic in wanted]))
         sums = self._sums(step)
-        return self._priced(sums, self._costs(*sums))
-
-    def once(self, step: Step) -> Pricing:
-        """As calling it, without compiling: quicker for a single step."""
-        sums = statistics(step, self.ledger.statistics, self.glossary, self.scenario.conventions)
-        values: dict[str, Expr] = {wanted.name: number for wanted, number in zip(self.ledger.statistics, sums, strict=True)}
-        trees = [tree for line in self.ledger.lines for tree in line.step_costs.values()]
-        return self._priced(sums, [bind(tree, values) for tree in trees])  # type: ignore[misc]
-
-    def _priced(self, sums: Sequence[float], amounts: Sequence[float]) -> Pricing:
-        roofline, device, engine = self._laws
-        lines, start = [], 0
-        totals = dict(ZERO_COSTS)
+        lines = []
         by_math = dict.fromkeys(self.rates.matrix, 0.0)
-        operation_seconds = 0.0
-        for line in self.ledger.lines:
-            end = start + len(line.step_costs)
-            costs = ZERO_COSTS | dict(zip(line.step_costs, amounts[start:end], strict=True))
-            start = end
-            *times, seconds = roofline(self.rates, costs, self.rates.matrix[line.math])
-            terms = dict(zip(TERMS, times, strict=True))
-            binding = PROPERTY_OF[TERMS[times.index(max(times))]]
-            lines.append(PricedLine(line=line, costs=costs, terms=terms, seconds=seconds, bound_by=binding))
-            operation_seconds += seconds
-            by_math[line.math] += costs["matrix"]
-            for resource in line.step_costs:
-                totals[resource] += costs[resource]
-        launch_seconds, engine_seconds = engine(self.rates, {**totals, "operation_seconds": operation_seconds}, 0.0)
+        for line, cost in zip(self.ledger.lines, self._costs, strict=True):
+            amounts = cost(sums)
+            *times, seconds = self._roofline(self.rates, amounts, self.rates.matrix[line.math])
+            lines.append(PricedLine(line=line, amounts=amounts, times=tuple(times), seconds=seconds))
+            by_math[line.math] += amounts[0]
+        totals = tuple(map(sum, zip(*[line.amounts for line in lines], strict=True)))
+        operation_seconds = sum(line.seconds for line in lines)
+        launch_seconds, engine_seconds = self._engine(self.rates, totals, 0.0, operation_seconds)
         return Pricing(
             scenario=self.scenario,
             ledger=self.ledger,
@@ -138,45 +124,90 @@ class Pricer:
             glossary=self.glossary,
             statistics=dict(zip(self.ledger.statistics, sums, strict=True)),
             lines=tuple(lines),
-            totals=totals,
-            device_seconds=_device_seconds(device, self.rates, totals, by_math),
+            totals=dict(zip(RESOURCES, totals, strict=True)),
+            device_seconds=self._device_seconds(totals, by_math),
             operation_seconds=operation_seconds,
             launch_seconds=launch_seconds,
             engine_seconds=engine_seconds,
         )
 
+    def _device_seconds(self, totals: tuple[float, ...], by_math: Mapping[str, float]) -> float:
+        """The law over the whole step; matrix times of several data types add up, each at its own peak."""
+        matrix_seconds = 0.0
+        times: dict[str, float] = {}
+        for math_type, flop in by_math.items():
+            found = self._device(self.rates, (flop, *totals[1:]), self.rates.matrix[math_type])
+            times = dict(zip(TERMS, found, strict=True))
+            matrix_seconds += times["matrix_seconds"]
+        return value(self._device_whole, {**times, "matrix_seconds": matrix_seconds})
+
 
 def price(scenario: Scenario, book: Book) -> Pricing:
     """Every number of a scenario's step."""
-    return Pricer(scenario, book).once(scenario.step)
+    return Pricer(scenario, book)(scenario.step)
+
+
+# -- costs ------------------------------------------------------------------------------------------------------------
+
+
+def cost_function(line: Line, ledger: Ledger, scenario: Scenario) -> Callable[[Sequence[float]], tuple[float, ...]]:
+    """From the step's sums (in the ledger's order) to an op's costs over all its runs (in the order of RESOURCES)."""
+    formulas = costs(line.op_class, scenario.conventions)
+    names, function = _compiled_costs(tuple(formulas.items()))
+    known = {**dict(line.op.shapes), **line.formats, "_count": line.op.count}
+    fixed = [known.get(name, 0) for name in names]
+    from_step = [
+        (place, ledger.statistics.index(line.statistics[name]))
+        for place, name in enumerate(names)
+        if name in line.statistics
+    ]
+
+    def evaluate(sums: Sequence[float]) -> tuple[float, ...]:
+        arguments = fixed.copy()
+        for place, index in from_step:
+            arguments[place] = sums[index]
+        return function(*arguments)
+
+    return evaluate
+
+
+@functools.cache
+def _compiled_costs(formulas: tuple[tuple[str, Expr], ...]) -> tuple[list[str], Callable[..., tuple[float, ...]]]:
+    """The formulas of an op class as one function, compiled once however many ops and scenarios use it."""
+    by_resource = dict(formulas)
+    trees = [operate("*", "_count", by_resource.get(resource, 0)) for resource in RESOURCES]
+    names = sorted(set().union(*map(symbols, trees)))
+    return names, compiled(code(trees, names))
 
 
 # -- laws -------------------------------------------------------------------------------------------------------------
 
 
 class LawFunction:
-    """Quantities of a law, compiled once: called with rates, costs and the matrix peak."""
+    """Quantities of a law, compiled once: called with rates, amounts in the order of RESOURCES, and the matrix peak."""
 
     def __init__(self, trees: Sequence[Expr]) -> None:
-        self._names = sorted(set().union(*map(symbols, trees)))
-        self._function = compiled(code(trees, self._names))
+        names = sorted(set().union(*map(symbols, trees)))
+        self._function = compiled(code(trees, names))
+        self._amounts = [(place, RESOURCES.index(name)) for place, name in enumerate(names) if name in RESOURCES]
+        self._rates = [(place, name) for place, name in enumerate(names) if name not in RESOURCES]
+        self._size = len(names)
 
-    def __call__(self, machine: Rates, costs: Mapping[str, float], peak: float) -> tuple[float, ...]:
+    def __call__(
+        self, machine: Rates, amounts: Sequence[float], peak: float, operation_seconds: float = 0.0
+    ) -> tuple[float, ...]:
         """The quantities, in order."""
-        known = machine.values
-        return self._function(
-            *[costs[name] if name in costs else peak if name == "matrix_peak" else known[name] for name in self._names]
-        )
-
-
-def _laws(scenario: Scenario, book: Book) -> tuple[LawFunction, LawFunction, LawFunction]:
-    trees = law_trees(scenario.conventions, book)
-    roofline, device, engine = (tuple(trees[name].items()) for name in ("roofline", "device-floor", "engine-floor"))
-    return (
-        _law_function(roofline, (*TERMS, "seconds")),
-        _law_function(device, TERMS),
-        _law_function(engine, ("launch_seconds_total", "seconds")),
-    )
+        arguments: list[float] = [0.0] * self._size
+        for place, index in self._amounts:
+            arguments[place] = amounts[index]
+        for place, name in self._rates:
+            if name == "matrix_peak":
+                arguments[place] = peak
+            elif name == "operation_seconds":
+                arguments[place] = operation_seconds
+            else:
+                arguments[place] = machine.values[name]
+        return self._function(*arguments)
 
 
 def law_trees(conventions: Mapping[str, str], book: Book) -> dict[str, dict[str, Expr]]:
@@ -184,22 +215,16 @@ def law_trees(conventions: Mapping[str, str], book: Book) -> dict[str, dict[str,
     return {name: law(book.record(Law, name), conventions) for name in ("roofline", "device-floor", "engine-floor")}
 
 
+def device_whole(conventions: Mapping[str, str], book: Book) -> Expr:
+    """The device floor as its law writes it: a formula of the times of the machine's resources."""
+    return reading(book.record(Law, "device-floor"), "seconds", conventions)
+
+
 @functools.cache
-def _law_function(trees: tuple[tuple[str, Expr], ...], outputs: tuple[str, ...]) -> LawFunction:
+def law_function(trees: tuple[tuple[str, Expr], ...], outputs: tuple[str, ...]) -> LawFunction:
+    """Some of a law's quantities as one function."""
     by_name = dict(trees)
     return LawFunction([by_name[name] for name in outputs])
-
-
-def _device_seconds(
-    device: LawFunction, machine: Rates, totals: Mapping[str, float], by_math: Mapping[str, float]
-) -> float:
-    """The longest time of any resource over the whole step; matrix times of several data types add up."""
-    matrix_seconds = 0.0
-    times: dict[str, float] = {}
-    for math_type, flop in by_math.items():
-        times = dict(zip(TERMS, device(machine, {**totals, "matrix": flop}, machine.matrix[math_type]), strict=True))
-        matrix_seconds += times["matrix_seconds"]
-    return max({**times, "matrix_seconds": matrix_seconds}.values())
 
 
 def rates(scenario: Scenario, book: Book) -> Rates:

@@ -39,12 +39,11 @@ def shares(pricing: Pricing, scaled: dict[str, float] | None = None) -> dict[str
     """Seconds of the engine floor that each property governs, with some properties multiplied by a factor."""
     factors = scaled or {}
     governed = dict.fromkeys(PROPERTIES, 0.0)
+    divisors = [factors.get(name, 1.0) for name in SCALABLE]
     for line in pricing.lines:
-        times = {
-            PROPERTY_OF[term]: seconds / factors.get(PROPERTY_OF[term], 1.0) for term, seconds in line.terms.items()
-        }
-        binding = max(times, key=lambda name: times[name])
-        governed[binding] += times[binding]
+        times = [seconds / divisor for seconds, divisor in zip(line.times, divisors, strict=True)]
+        longest = max(times)
+        governed[SCALABLE[times.index(longest)]] += longest
     launch = pricing.launch_seconds / factors.get("launch", 1.0)
     if launch > sum(governed.values()):
         governed = dict.fromkeys(PROPERTIES, 0.0) | {"launch": launch}

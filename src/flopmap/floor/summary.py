@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from flopmap.ledger.ledger import DEVICE_BYTES
+from flopmap.ledger.ledger import DEVICE_BYTES, cost_trees
 from flopmap.records.formula import bind, total, value
 from flopmap.records.resolve import law
 from flopmap.records.types import Law
@@ -36,10 +36,13 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 def memory(pricing: Pricing, book: Book) -> Memory:
     """The memory of a scenario, by the law of capacity."""
     capacity = pricing.scenario.machine.part.capacity_bytes
-    weights, cache = pricing.held("resident"), pricing.totals["cache"]
+    weights, cache = pricing.totals["resident"], pricing.totals["cache"]
     sequences = sum(group.count for group in pricing.scenario.step.groups)
     one_token = {statistic.name: 1 for statistic in pricing.ledger.statistics}
-    per_token = value(total(line.cost("cache") for line in pricing.ledger.lines), one_token)
+    caches = [
+        cost_trees(line, pricing.scenario)["cache"] for line in pricing.ledger.lines if "cache" in line.op_class.cost
+    ]
+    per_token = value(total(caches), one_token)
     limits = [capacity.value, *(other.value for other in capacity.others)]
     needed = weights + cache
     most = None

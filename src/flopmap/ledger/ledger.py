@@ -1,4 +1,4 @@
-"""The FLOP and byte account of a step: each op's cost per resource, as formulas of the step's statistics."""
+"""The FLOP and byte account of a step: each op with its record, its formats and the statistics that it needs."""
 
 from __future__ import annotations
 
@@ -7,39 +7,33 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flopmap.ledger.ops import Op, operations
-from flopmap.records.formula import Expr, bind, operate, symbols, value
+from flopmap.records.formula import Expr, bind, operate, symbols
 from flopmap.records.resolve import costs
 from flopmap.records.types import OpClass
 from flopmap.scenario import Precision, Scenario, element_bytes
 from flopmap.step import Statistic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from flopmap.records.book import Book
 
 DEVICE_BYTES = ("weights", "kv_traffic", "state", "activations", "logit_traffic")
 STEP_RESOURCES = ("matrix", "vector", "exp", *DEVICE_BYTES, "link", "launches")
-HELD_RESOURCES = ("parameters", "active", "resident")
+HELD_RESOURCES = ("cache", "parameters", "active", "resident")
+RESOURCES = (*STEP_RESOURCES, *HELD_RESOURCES)
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One op of the ledger. Costs are for all its runs; a resource that it does not use is absent.
+    """One op of the ledger.
 
-    ``step_costs`` are formulas of the step's statistics, ``held_costs`` numbers that no step changes.
-    ``math`` is the data type of its matrix FLOP, ``formats`` the bytes of an element by symbol.
+    ``formats`` are bytes of an element by symbol, ``statistics`` the step's sums by symbol, ``math`` the data type of its
+    matrix FLOP.
     """
 
     op: Op
     op_class: OpClass
-    step_costs: dict[str, Expr]
-    held_costs: dict[str, float]
     formats: dict[str, float]
+    statistics: dict[str, Statistic]
     math: str
-
-    def cost(self, resource: str) -> Expr:
-        """The formula of a resource, 0 when the op does not use it."""
-        return self.step_costs.get(resource, self.held_costs.get(resource, 0))
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,10 +46,10 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
 def account(scenario: Scenario, book: Book) -> Ledger:
     """The ledger of a scenario. It depends on the phases of its step, not on the step's numbers."""
     nominal = scenario.model.nominal_parameters if scenario.conventions["parameters"] == "nominal" else None
-    wanted: dict[Statistic, None] = {}
     ops = operations(scenario.model.architecture, scenario.step.phases, nominal)
     formats = {weights: _formats(scenario.precision, weights, book) for weights in ("weights", "activations")}
-    lines = tuple(_line(op, scenario, book, formats[op.weights], wanted) for op in ops)
+    lines = tuple(_line(op, scenario, book, formats[op.weights]) for op in ops)
+    wanted = dict.fromkeys(statistic for line in lines for statistic in line.statistics.values())
     return Ledger(lines=lines, statistics=tuple(wanted))
 
 
@@ -66,26 +60,20 @@ def _formats(precision: Precision, weights: str, book: Book) -> dict[str, float]
     return {symbol: element_bytes(stored_as, book) for symbol, stored_as in by_symbol.items()}
 
 
-def _line(op: Op, scenario: Scenario, book: Book, formats: dict[str, float], wanted: dict[Statistic, None]) -> Line:
+def _line(op: Op, scenario: Scenario, book: Book, formats: dict[str, float]) -> Line:
     record = book.record(OpClass, op.op_class)
-    precision = scenario.precision
-    values: dict[str, Expr] = {**dict(op.shapes), **formats}
-    step_costs: dict[str, Expr] = {}
-    held_costs: dict[str, float] = {}
-    for resource, formula in costs(record, scenario.conventions).items():
-        for symbol in sorted(symbols(formula) - values.keys()):
-            statistic = Statistic(symbol, op.phase, op.window if book.glossary.symbols[symbol].windowed else None)
-            wanted.setdefault(statistic)
-            values[symbol] = statistic.name
-        bound = operate("*", op.count, bind(formula, values))
-        if resource in HELD_RESOURCES:
-            held_costs[resource] = value(bound)
-        elif bound != 0:
-            step_costs[resource] = bound
-    math = precision.math if op.weights == "weights" else precision.activation_math
-    return Line(op=op, op_class=record, step_costs=step_costs, held_costs=held_costs, formats=formats, math=math)
+    used = set().union(*map(symbols, costs(record, scenario.conventions).values()))
+    statistics = {}
+    for symbol in sorted(used - formats.keys() - dict(op.shapes).keys()):
+        window = op.window if book.glossary.symbols[symbol].windowed else None
+        statistics[symbol] = Statistic(symbol, op.phase, window)
+    math = scenario.precision.math if op.weights == "weights" else scenario.precision.activation_math
+    return Line(op=op, op_class=record, formats=formats, statistics=statistics, math=math)
 
 
-def held(lines: Iterable[Line], resource: str) -> float:
-    """The sum of a resource that does not depend on the step (parameters, resident bytes)."""
-    return sum(line.held_costs.get(resource, 0) for line in lines)
+def cost_trees(line: Line, scenario: Scenario) -> dict[str, Expr]:
+    """An op's costs over all its runs, as formulas of the step's statistics (by their names)."""
+    values: dict[str, Expr] = {**dict(line.op.shapes), **line.formats}
+    values |= {symbol: statistic.name for symbol, statistic in line.statistics.items()}
+    formulas = costs(line.op_class, scenario.conventions)
+    return {resource: operate("*", line.op.count, bind(tree, values)) for resource, tree in formulas.items()}

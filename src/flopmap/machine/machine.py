@@ -40,7 +40,7 @@ def _split(text: str, book: Book) -> tuple[str, int]:
     count = match["count"]
     if count is None:
         return match["part"], 1
-    if not count.isdigit() or not 1 <= int(count) <= 1_000_000:
+    if not (count.isascii() and count.isdigit()) or not 1 <= int(count) <= 1_000_000:
         raise MachineError(f"--on {text}: {count!r} is not a count of parts (accepted: 1 to 1000000)")
     return match["part"], int(count)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from flopmap.quantity import shown
+
 MAX_DIMENSION = 2**31 - 1
 MAX_LAYERS = 4096
 
@@ -70,13 +72,17 @@ class Config:
 
     def string(self, *names: str, default: str = "") -> str:
         """A text field."""
+        return self.named_string(*names, default=default)[1]
+
+    def named_string(self, *names: str, default: str = "") -> tuple[str, str]:
+        """The first of the named text fields that is there: its name and value."""
         for name in names:
             value = self.fields.get(name)
             if value is not None:
                 if not isinstance(value, str):
                     raise self.error(name, f"{shown(value)} is not a string")
-                return value
-        return default
+                return name, value
+        return names[0], default
 
     def table(self, name: str) -> dict[str, Any]:
         """A nested table, empty when absent."""
@@ -95,9 +101,3 @@ class Config:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self.error(name, f"{shown(value)} is not a list of strings")
         return value
-
-
-def shown(value: Any) -> str:
-    """A value as an error quotes it: JSON spelling, and never longer than a line."""
-    words = {True: "true", False: "false"}.get(value, repr(value)) if isinstance(value, bool) else repr(value)
-    return words if len(words) <= 60 else f"{words[:57]}..."

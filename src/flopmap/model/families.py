@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from flopmap.model.architecture import Architecture, Attention, FeedForward, Layer, Norm
 from flopmap.model.config import MAX_LAYERS, Config
+from flopmap.quantity import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,16 +27,18 @@ def read_family(config: Config) -> Architecture:
     if not family:
         raise config.error("model_type", "is missing, so this is no model config that is understood")
     if family not in FAMILIES:
-        raise config.error("model_type", f"{family!r} is not understood (understood: {', '.join(sorted(FAMILIES))})")
+        raise config.error(
+            "model_type", f"{shown(family)} is not understood (understood: {', '.join(sorted(FAMILIES))})"
+        )
     for field in ("num_local_experts", "num_experts", "n_routed_experts", "moe_intermediate_size", "kv_lora_rank"):
         if config.fields.get(field):
-            raise config.error(field, f"experts or latent attention in a {family!r} config are not understood")
+            raise config.error(field, f"experts or latent attention in a {shown(family)} config are not understood")
     heads = {"ForCausalLM", "LMHeadModel", "ForConditionalGeneration"}
     for name in config.strings("architectures"):
         if not any(name.endswith(head) for head in heads):
             raise config.error(
                 "architectures",
-                f"{name!r} is not understood (understood: names that end in {', '.join(sorted(heads))})",
+                f"{shown(name)} is not understood (understood: names that end in {', '.join(sorted(heads))})",
             )
     return FAMILIES[family](config)
 
@@ -71,9 +74,9 @@ def _feed_forward(config: Config, activation: str = "silu", *, gated: bool = Tru
 
 
 def _smooth(config: Config, default: str) -> bool:
-    name = config.string("hidden_activation", "hidden_act", "activation_function", default=default)
+    field, name = config.named_string("hidden_activation", "hidden_act", "activation_function", default=default)
     if name not in (*RELU, *SMOOTH):
-        raise config.error("hidden_act", f"{name!r} is not understood (understood: {', '.join((*RELU, *SMOOTH))})")
+        raise config.error(field, f"{shown(name)} is not understood (understood: {', '.join((*RELU, *SMOOTH))})")
     return name in SMOOTH
 
 
@@ -86,7 +89,7 @@ def _layers(config: Config, layer: Layer, window: int | None, is_windowed: Calla
     unknown = set(types) - {"full_attention", "sliding_attention"}
     if unknown:
         raise config.error(
-            "layer_types", f"{sorted(unknown)[0]!r} is not understood (understood: full_attention, sliding_attention)"
+            "layer_types", f"{shown(min(unknown))} is not understood (understood: full_attention, sliding_attention)"
         )
     windowed = [kind == "sliding_attention" for kind in types] or [is_windowed(index) for index in range(count)]
     if window is None:

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from flopmap.model.architecture import Architecture
-from flopmap.model.config import Config, ConfigError, MissingFileError, shown
+from flopmap.model.config import Config, ConfigError, MissingFileError
 from flopmap.model.families import read_family
+from flopmap.quantity import shown
 from flopmap.records.book import Book, UnknownRecordError
 from flopmap.records.types import Model
 
@@ -59,24 +60,35 @@ def read_path(name: str) -> Checkpoint:
     path = os.path.expanduser(name)
     if os.path.isdir(path):
         path = os.path.join(path, "config.json")
-    if path.endswith((".gguf", ".safetensors")):
-        kind = path.rsplit(".", 1)[1]
-        raise ConfigError(f"{path}: {kind} files are not read yet; give the model's config.json or id")
     try:
-        size = os.path.getsize(path)
-        if size > MAX_CONFIG_BYTES:
-            raise ConfigError(f"{path}: {size} bytes is too large for a config (at most {MAX_CONFIG_BYTES})")
-        with open(path, "rb") as file:
-            fields = msgspec.json.decode(file.read())
+        data = _bytes_of(path)
+        fields = msgspec.json.decode(data)
     except FileNotFoundError:
         raise MissingFileError(f"{path}: no such file") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not JSON: {error or 'nested too deeply'}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: not JSON: nested too deeply") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not JSON: {error}") from None
     if not isinstance(fields, dict):
         raise ConfigError(f"{path}: {shown(fields)} is no model config (a JSON object is needed)")
     return from_config(fields, path)
+
+
+def _bytes_of(path: str) -> bytes:
+    """The file's bytes, never more than a config may have (a pipe or a device has no size to ask for)."""
+    with open(path, "rb") as file:
+        if path.endswith((".gguf", ".safetensors")):
+            kind = path.rsplit(".", 1)[1]
+            raise ConfigError(f"{path}: {kind} files are not read yet; give the model's config.json or id")
+        size = os.fstat(file.fileno()).st_size
+        if size > MAX_CONFIG_BYTES:
+            raise ConfigError(f"{path}: {size} bytes is too large for a config (at most {MAX_CONFIG_BYTES})")
+        data = file.read(MAX_CONFIG_BYTES + 1)
+    if len(data) > MAX_CONFIG_BYTES:
+        raise ConfigError(f"{path}: too large for a config (at most {MAX_CONFIG_BYTES} bytes)")
+    return data
 
 
 def from_config(fields: dict[str, Any], name: str) -> Checkpoint:
@@ -88,9 +100,11 @@ def from_config(fields: dict[str, Any], name: str) -> Checkpoint:
     not_counted = tuple(
         f"{key} (only the text decoder is counted)" for key in ("vision_config", "audio_config") if key in fields
     )
-    dtype = inner.string("dtype", "torch_dtype") or outer.string("dtype", "torch_dtype")
+    field, dtype = inner.named_string("dtype", "torch_dtype")
+    if not dtype:
+        field, dtype = outer.named_string("dtype", "torch_dtype")
     if dtype and dtype not in DTYPES:
-        raise inner.error("dtype", f"{shown(dtype)} is not understood (understood: {', '.join(DTYPES)})")
+        raise inner.error(field, f"{shown(dtype)} is not understood (understood: {', '.join(DTYPES)})")
     quantization = outer.table("quantization_config") or inner.table("quantization_config")
     return Checkpoint(
         name=name,

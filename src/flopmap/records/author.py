@@ -6,12 +6,13 @@ Only authors pay for this: `flopmap check`, the build of the wheel, and commands
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from flopmap.records.book import BookError
+from flopmap.records.book import BookError, MissingBookError
 from flopmap.records.types import KINDS, Convention, Glossary
 
 if TYPE_CHECKING:
@@ -79,9 +80,13 @@ def read_file(path: Path, name: str) -> File:
         raise Faults([Problem(name, 1, 1, "", f"not UTF-8: {error.reason} at byte {error.start}")]) from None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise Faults([Problem(name, mark.line + 1, mark.column + 1, "", f"not YAML: {error.problem}")]) from None
-    except (YAMLError, RecursionError) as error:
-        raise Faults([Problem(name, 1, 1, "", f"not YAML: {error}")]) from None
+        context = f"{error.context} " if error.context and str(error.problem).startswith("but") else ""
+        problem = f"not YAML: {context}{error.problem}"
+        raise Faults([Problem(name, mark.line + 1, mark.column + 1, "", problem)]) from None
+    except YAMLError as error:
+        raise Faults([Problem(name, 1, 1, "", f"not YAML: {str(error).splitlines()[0]}")]) from None
+    except RecursionError:
+        raise Faults([Problem(name, 1, 1, "", "not YAML: nested too deeply")]) from None
     places: dict[Path_, tuple[int, int]] = {}
     problems: list[Problem] = []
     data = _plain(node, (), File(name, None, places), problems, set())
@@ -94,13 +99,12 @@ def _plain(node: Any, path: Path_, file: File, problems: list[Problem], seen: se
     """Plain data of a YAML node; ``seen`` holds the nodes above it and before it, since an alias repeats a node."""
     if node is None:
         return None
+    if id(node) in seen:
+        problems.append(file.problem(path, "an alias (*name)", "write the value out; a book has no anchors"))
+        return None
+    seen.add(id(node))
     file.places[path] = (node.start_mark.line + 1, node.start_mark.column + 1)
     kind = type(node).__name__
-    if kind != "ScalarNode":
-        if id(node) in seen:
-            problems.append(file.problem(path, "an alias (*name)", "write the value out; a book has no anchors"))
-            return None
-        seen.add(id(node))
     if kind == "MappingNode":
         return _plain_mapping(node, path, file, problems, seen)
     if kind == "SequenceNode":
@@ -115,33 +119,53 @@ def _plain(node: Any, path: Path_, file: File, problems: list[Problem], seen: se
 def _plain_mapping(node: Any, path: Path_, file: File, problems: list[Problem], seen: set[int]) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for key_node, value_node in node.value:
+        line, column = key_node.start_mark.line + 1, key_node.start_mark.column + 1
+        if type(key_node).__name__ != "ScalarNode":
+            problems.append(Problem(file.name, line, column, ".".join(map(str, path)), "a key is a word"))
+            continue
         key = str(key_node.value)
         if key in data:
-            line, column = key_node.start_mark.line + 1, key_node.start_mark.column + 1
             problems.append(Problem(file.name, line, column, ".".join(map(str, (*path, key))), "this key stands twice"))
+        file.places[(*path, key)] = (line, column)
         data[key] = _plain(value_node, (*path, key), file, problems, seen)
     return data
 
 
+YAML_KINDS = ("str", "int", "float", "bool", "null", "timestamp")
+NUMBER_LIKE = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?([eE][-+]?[0-9]+)?|0b[01]+")
+
+
 def _scalar(tag: str, value: str, *, plain: bool) -> Any:
+    """The value of a YAML scalar. Raises ValueError for what YAML 1.1 and 1.2 read differently."""
     kind = tag.rsplit(":", 1)[-1]
+    if kind not in YAML_KINDS:
+        raise ValueError(f"{tag!r} is a tag; a book has plain values")
     if not plain or kind == "str":
-        if plain and re.fullmatch(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?([eE][-+]?[0-9]+)?", value):
-            raise ValueError(f"{value!r} reads as a string; write the number without underscores")
+        if plain and NUMBER_LIKE.fullmatch(value):
+            raise ValueError(f"{value!r} is read differently by YAML 1.1 and 1.2; write plain digits")
         return value
     if kind == "bool":
+        if value.lower() not in ("true", "false"):
+            raise ValueError(f"{value!r} is read differently by YAML 1.1 and 1.2; write true or false")
         return value.lower() == "true"
     if kind == "null":
         return None
     if kind == "timestamp":
         raise ValueError(f"a date must be quoted: {value!r}")
-    if "_" in value or (
-        value.lstrip("+-").startswith("0") and value.lstrip("+-0").isdigit() and len(value) > 1 and "." not in value
-    ):
+    return _number(kind, value)
+
+
+def _number(kind: str, value: str) -> int | float:
+    digits = value.lstrip("+-")
+    octal = len(digits) > 1 and digits[0] == "0" and digits[1] not in ".eE"
+    if "_" in value or octal:
         raise ValueError(f"{value!r} is read differently by YAML 1.1 and 1.2; write plain digits")
-    if kind == "float" and value.lstrip("+-.").lower() in ("inf", "nan"):
+    number: int | float = math.inf
+    with contextlib.suppress(ValueError):
+        number = int(value) if kind == "int" else float(value)
+    if not math.isfinite(number):
         raise ValueError(f"{value!r} is not a finite number")
-    return int(value, 0) if kind == "int" else float(value)
+    return number
 
 
 # -- a book -----------------------------------------------------------------------------------------------------------
@@ -348,7 +372,7 @@ def build(folder: Path, overlays: tuple[Path, ...] = (), write: Path | None = No
     """The built book as JSON, written to ``write`` where it can be. Raises :class:`BookError` with every fault found."""
     for overlay in overlays:
         if not overlay.is_dir():
-            raise BookError(f"{overlay}: no such folder")
+            raise MissingBookError(f"{overlay}: no such folder")
     try:
         drafted = draft((folder, *overlays))
     except Faults as faults:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from flopmap.quantity import shown
 from flopmap.records.types import KINDS, Convention, Glossary, Record
 
 if TYPE_CHECKING:
@@ -23,12 +24,18 @@ class BookError(Exception):
     """A book that cannot be read. The message is one line a fault, each with its file and line."""
 
 
+class MissingBookError(BookError):
+    """The folder that the command line names is not there."""
+
+
 class UnknownRecordError(LookupError):
     """No record has this id or alias. ``nearest`` are the ids that look most like it."""
 
     def __init__(self, kind: str, name: str, nearest: list[str]) -> None:
         hint = f"; nearest: {', '.join(nearest)}" if nearest else ""
-        super().__init__(f"unknown {KINDS_SINGULAR[kind]} {name!r}{hint} (all: flopmap {COMMANDS.get(kind, kind)})")
+        super().__init__(
+            f"unknown {KINDS_SINGULAR[kind]} {shown(name)}{hint} (all: flopmap {COMMANDS.get(kind, kind)})"
+        )
         self.nearest = nearest
 
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 MAX_TEXT = 2000
 MAX_DEPTH = 60
 MAX_EXPONENT = 16
+LONGEST_LINE = 500  # of generated code, so that its brackets never nest too deeply
+LARGEST = 1.7e308
+MAX_BITS = 1024  # beyond it a float overflows, and so shall a whole number
 
 BINARY = {"Add": "+", "Sub": "-", "Mult": "*", "Div": "/", "FloorDiv": "//", "Mod": "%", "Pow": "**"}
 COMPARE = {"Lt": "<", "LtE": "<=", "Gt": ">", "GtE": ">=", "Eq": "==", "NotEq": "!="}
@@ -46,15 +49,23 @@ def parse(source: str) -> Expr:
 
     if len(source) > MAX_TEXT:
         raise FormulaError(f"a formula has at most {MAX_TEXT} characters, this one has {len(source)}")
+    if not source.strip():
+        raise FormulaError("a formula is empty")
+    for column, character in enumerate(source, 1):
+        if not character.isascii():
+            raise FormulaError(f"a formula is ASCII, {character!r} is not", column=column)
+    lead = len(source) - len(source.lstrip())
     try:
         tree = ast.parse(source.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        column = getattr(error, "offset", None) or 1
+        line, column = getattr(error, "lineno", None) or 1, getattr(error, "offset", None) or 1
         reason = getattr(error, "msg", None) or "it is nested too deeply"
-        raise FormulaError(
-            f"not a formula: {reason}", line=getattr(error, "lineno", None) or 1, column=column
-        ) from None
-    return _read(tree.body, 0)
+        raise FormulaError(f"not a formula: {reason}", line=line, column=column + lead * (line == 1)) from None
+    try:
+        return _read(tree.body, 0)
+    except FormulaError as error:
+        error.column += lead * (error.line == 1)
+        raise
 
 
 def _read(node: ast.expr, depth: int) -> Expr:
@@ -78,6 +89,14 @@ def _read_constant(node: Any, _depth: int) -> Expr:
     if not abs(value) < 1e300:
         raise _error(node, "a number in a formula must be below 1e300")
     return value  # type: ignore[no-any-return]
+
+
+def _read_name(node: Any, _depth: int) -> Expr:
+    if node.id.startswith("_"):
+        raise _error(node, f"a symbol begins with a letter, {node.id!r} does not")
+    if node.id in ARITY:
+        raise _error(node, f"{node.id!r} is a function: write {node.id}(...)")
+    return node.id  # type: ignore[no-any-return]
 
 
 def _read_binary(node: Any, depth: int) -> Expr:
@@ -112,19 +131,41 @@ def _read_call(node: Any, depth: int) -> Expr:
         raise _error(node, f"only these functions can be called: {', '.join(ARITY)}")
     low, high = ARITY[name]
     if not low <= len(node.args) <= high:
-        raise _error(node, f"{name} takes {low if low == high else f'{low} to {high}'} arguments, not {len(node.args)}")
+        raise _error(node, f"{name} takes {_arguments(low, high)}, not {len(node.args)}")
     return (name, *(_read(argument, depth) for argument in node.args))
+
+
+def _arguments(low: int, high: int) -> str:
+    if low != high:
+        return f"{low} to {high} arguments"
+    return f"{low} argument{'' if low == 1 else 's'}"
 
 
 _READERS: dict[str, Callable[[Any, int], Expr]] = {
     "Constant": _read_constant,
-    "Name": lambda node, _depth: node.id,
+    "Name": _read_name,
     "BinOp": _read_binary,
     "UnaryOp": _read_unary,
     "Compare": _read_compare,
     "Call": _read_call,
 }
-_NAMES = {"Attribute": "attribute access", "Subscript": "indexing", "BoolOp": "and/or", "Lambda": "lambda"}
+_COMPREHENSIONS = dict.fromkeys(("ListComp", "SetComp", "DictComp", "GeneratorExp"), "a comprehension")
+_NAMES = {
+    "Attribute": "attribute access",
+    "Subscript": "indexing",
+    "BoolOp": "and/or",
+    "Lambda": "lambda",
+    "IfExp": "if/else",
+    "NamedExpr": "assignment",
+    "JoinedStr": "text",
+    "List": "a list",
+    "Tuple": "a tuple",
+    "Set": "a set",
+    "Dict": "a table",
+    "Starred": "unpacking",
+    "Await": "await",
+    **_COMPREHENSIONS,
+}
 ALLOWED = f"numbers, symbols, + - * / // % **, one comparison, {', '.join(ARITY)}"
 
 
@@ -143,6 +184,8 @@ def symbols(expr: Expr) -> set[str]:
 def _power(base: Any, exponent: Any) -> Any:
     """Whole powers of whole numbers stay exact; everything else is a float, so no integer can grow without bound."""
     if isinstance(exponent, int) and abs(exponent) <= MAX_EXPONENT:
+        if isinstance(base, int) and base.bit_length() > MAX_BITS:
+            base = float(base)
         return base**exponent
     return float(base) ** float(exponent)
 
@@ -167,12 +210,12 @@ _FOLD: dict[str, Callable[..., Any]] = {
     "%": lambda a, b: a % b,
     "**": _power,
     "neg": lambda a: -a,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
+    "<": lambda a, b: int(a < b),
+    "<=": lambda a, b: int(a <= b),
+    ">": lambda a, b: int(a > b),
+    ">=": lambda a, b: int(a >= b),
+    "==": lambda a, b: int(a == b),
+    "!=": lambda a, b: int(a != b),
     **{name: SCALAR[f"_{name}"] for name in ARITY},
 }
 
@@ -196,6 +239,8 @@ def operate(operator: str, *operands: Expr) -> Expr:
 
     A rate that is not known is infinite, so that its time is 0; any other infinity is an error.
     """
+    if operator == "*" and 0 in operands:
+        return 0
     for operand in operands:
         if type(operand) is str or type(operand) is tuple:
             return _simplified(operator, operands)
@@ -207,7 +252,7 @@ def _folded(operator: str, operands: tuple[Any, ...]) -> Expr:
         number = _FOLD[operator](*operands)
     except (ArithmeticError, ValueError) as error:
         raise FormulaError(f"{text((operator, *operands))} has no value: {error}") from None
-    if type(number) is complex or not (-math.inf < number < math.inf or math.inf in operands):
+    if type(number) is complex or not (-LARGEST < number < LARGEST or (math.inf in operands and number == number)):
         raise FormulaError(f"{text((operator, *operands))} has no finite value")
     return number  # type: ignore[no-any-return]
 
@@ -215,8 +260,6 @@ def _folded(operator: str, operands: tuple[Any, ...]) -> Expr:
 def _simplified(operator: str, operands: tuple[Expr, ...]) -> Expr:
     first, last = operands[0], operands[-1]
     if operator == "*":
-        if first == 0 or last == 0:
-            return 0
         if first == 1:
             return last
         if last == 1:
@@ -273,7 +316,7 @@ def compiled(function: CodeType, namespace: Mapping[str, Any] = SCALAR) -> Calla
     """The function of :func:`code`, over floats (default) or over arrays (:func:`array_namespace`)."""
     scope = dict(namespace)
     exec(function, scope)  # our own generated arithmetic over a whitelisted tree: no names but ours can occur in it
-    return scope["f"]  # type: ignore[no-any-return]
+    return scope.pop("f")  # type: ignore[no-any-return]
 
 
 def array_namespace() -> dict[str, Any]:
@@ -293,7 +336,7 @@ def array_namespace() -> dict[str, Any]:
         "_floor": np.floor,
         "_sqrt": np.sqrt,
         "_log2": np.log2,
-        "_pow": np.power,
+        "_pow": np.float_power,
         "_where": np.where,
     }
 
@@ -321,9 +364,11 @@ def _emit(expr: Expr, uses: dict[Expr, int], names: dict[Expr, str], lines: list
         result = f"_pow({operands[0]}, {operands[1]})"
     elif operator in ARITY:
         result = f"_{operator}({', '.join(operands)})"
+    elif operator in COMPARE.values():
+        result = f"(1 * ({operands[0]} {operator} {operands[1]}))"
     else:
         result = f"({operands[0]} {operator} {operands[1]})"
-    if uses[expr] > 1:
+    if uses[expr] > 1 or len(result) > LONGEST_LINE:
         names[expr] = f"_{len(names)}"
         lines.append(f"{names[expr]} = {result}")
         return names[expr]

@@ -55,6 +55,11 @@ def law(record: Law, conventions: Mapping[str, str]) -> dict[str, Expr]:
     return _expanded(tuple((name, _reading(quantity, conventions)) for name, quantity in record.quantities.items()))
 
 
+def reading(record: Law, name: str, conventions: Mapping[str, str]) -> Expr:
+    """One quantity of a law as it is written, in the law's other quantities."""
+    return parse_once(_reading(record.quantities[name], conventions))
+
+
 @functools.cache
 def _expanded(readings: tuple[tuple[str, str], ...]) -> dict[str, Expr]:
     texts = dict(readings)

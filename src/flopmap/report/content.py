@@ -188,7 +188,7 @@ def account(verdict: Verdict) -> Table:
     pricing, memory = verdict.pricing, verdict.memory
     kinds = [(KIND_NAMES.get(kind, kind), pricing.totals[kind]) for kind in DEVICE_BYTES if pricing.totals[kind]]
     rows = [
-        ("parameters", f"{pricing.held('parameters'):,.0f}", f"{pricing.held('active'):,.0f} multiply a token"),
+        ("parameters", f"{pricing.totals['parameters']:,.0f}", f"{pricing.totals['active']:,.0f} multiply a token"),
         ("matrix FLOP", amount(pricing.totals["matrix"], "FLOP"), f"{pricing.totals['matrix']:,.0f}"),
         (
             "bytes moved",

@@ -87,10 +87,10 @@ def scenario_data(verdict: Verdict) -> dict[str, Any]:
 def parameter_data(pricing: Pricing) -> dict[str, Any]:
     """Parameters of the model: all, those that a token's GEMMs multiply by, and the embedding table's."""
     tables = [line for line in pricing.lines if line.line.op.op_class == "embedding"]
-    embedding = sum(line.line.held_costs.get("parameters", 0) for line in tables)
+    embedding = sum(line.costs["parameters"] for line in tables)
     return {
-        "total": whole(pricing.held("parameters")),
-        "active": whole(pricing.held("active")),
+        "total": whole(pricing.totals["parameters"]),
+        "active": whole(pricing.totals["active"]),
         "embedding": whole(embedding),
     }
 

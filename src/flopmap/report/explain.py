@@ -69,9 +69,7 @@ def _cost(line: PricedLine, resource: str, formula: str, pricing: Pricing) -> It
     values = _values(line, pricing)
     record = line.line.op_class
     written = parse_once(formula)
-    whole = bind(line.line.cost(resource), {statistic.name: number for statistic, number in pricing.statistics.items()})
-    if not isinstance(whole, int | float):
-        return
+    whole = line.costs[resource]
     local = {name: bind(parse_once(definition), {}) for name, definition in record.define.items()}
     numbers = {name: number_text(values[name]) for name in symbols(bind(written, local)) if name in values}
     unit = UNITS.get(resource, "B")
@@ -85,14 +83,8 @@ def _cost(line: PricedLine, resource: str, formula: str, pricing: Pricing) -> It
 
 def _values(line: PricedLine, pricing: Pricing) -> dict[str, float]:
     """The number behind each symbol of an op's formulas."""
-    op = line.line.op
-    values: dict[str, float] = dict(op.shapes) | line.line.formats
-    for statistic, number in pricing.statistics.items():
-        if statistic.phase in (None, op.phase) and statistic.window in (None, op.window):
-            exact = statistic.phase == op.phase and (statistic.window == op.window or statistic.symbol not in values)
-            if exact or statistic.symbol not in values:
-                values[statistic.symbol] = number
-    return values
+    from_step = {symbol: pricing.statistics[statistic] for symbol, statistic in line.line.statistics.items()}
+    return {**dict(line.line.op.shapes), **line.line.formats, **from_step}
 
 
 def _times(line: PricedLine, pricing: Pricing, book: Book) -> Iterator[str]:

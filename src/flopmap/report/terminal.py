@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from flopmap.report import content
@@ -12,13 +13,23 @@ if TYPE_CHECKING:
     from flopmap.diagnosis.verdict import Verdict
 
 
+WIDTH = 132  # where there is no terminal to ask
+
+
 def write(verdict: Verdict, out: TextIO) -> None:
     """The answer, then the evidence. Colour only where the terminal has it and NO_COLOR is not set."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(file=out, highlight=False, width=None if out.isatty() else 132, soft_wrap=False)
+    plain = bool(os.environ.get("NO_COLOR")) or not out.isatty()
+    console = Console(
+        file=out,
+        highlight=False,
+        width=WIDTH if plain else None,
+        force_terminal=False if plain else None,
+        color_system=None if plain else "auto",
+    )
     console.print(Text(content.headline(verdict), style="bold"), soft_wrap=True)
     for line in content.paragraphs(verdict):
         console.print(Text(line), soft_wrap=True)
