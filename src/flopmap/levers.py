@@ -1,4 +1,4 @@
-"""What a change to the scenario buys: a lever's record says which fields it sets, and the changed scenario is priced."""
+"""What a change to the scenario buys: a lever's record says which fields it sets; the changed scenario is priced."""
 
 from __future__ import annotations
 

@@ -169,8 +169,9 @@ def _activations(request: Request, book: Book, checkpoint: Checkpoint, machine: 
     if request.dtype != "auto":
         chosen = _format(request.dtype, "activations", "--dtype", book)
         if chosen.id not in dtypes(machine.part):
+            accepted = ", ".join(_computable(book, machine))
             raise ScenarioError(
-                f"--dtype {request.dtype}: {machine.part.id} does not compute in {chosen.id} (accepted: {', '.join(_computable(book, machine))})"
+                f"--dtype {request.dtype}: {machine.part.id} does not compute in {chosen.id} (accepted: {accepted})"
             )
         return chosen
     if checkpoint.dtype is None:
@@ -263,9 +264,7 @@ def _step(request: Request, notes: list[str]) -> tuple[PhaseName, Step]:
     if phase == "prefill":
         return "prefill", prefill_step(batch, _prompt(request, notes), request.cached_len)
     if phase == "mixed":
-        return "mixed", mixed_step(
-            request.batch_size, _context(request, notes), _prompt(request, notes), request.cached_len
-        )
+        return "mixed", mixed_step(batch, _context(request, notes), _prompt(request, notes), request.cached_len)
     raise ScenarioError(f"--phase {phase}: unknown (accepted: decode, prefill, mixed)")
 
 

@@ -1,8 +1,8 @@
 """A step reduced to its sums: one forward pass over a batch of any composition.
 
-A step is a few groups of like sequences. Its statistics (tokens, query-key pairs, cached tokens read ...) are formulas of
-the glossary, summed over the groups; every cost is written in them. Numbers may be NumPy arrays: then one step stands
-for as many scenarios as the arrays have elements.
+A step is a few groups of like sequences. Its statistics (tokens, query-key pairs, cached tokens read ...) are formulas
+of the glossary, summed over the groups; every cost is written in them. Numbers may be NumPy arrays: then one step
+stands for as many scenarios as the arrays have elements.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from flopmap.records.formula import SCALAR, Expr, bind, code, compiled, operate
+from flopmap.records.formula import SCALAR, bind, code, compiled, operate
 from flopmap.records.resolve import parse_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from flopmap.records.notation import Expr
     from flopmap.records.types import Glossary
 
 Phase: TypeAlias = Literal["prefill", "decode"]
@@ -28,7 +29,7 @@ class StepError(ValueError):
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """``count`` sequences that each process ``new`` tokens after ``past`` cached ones, and want ``positions`` logits."""
+    """``count`` sequences that each process ``new`` tokens after ``past`` cached ones; ``positions`` want logits."""
 
     count: Number
     new: Number

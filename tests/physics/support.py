@@ -85,7 +85,7 @@ def _scaled_level(level: MemoryLevel, factor: float) -> MemoryLevel:
 # -- single formulas --------------------------------------------------------------------------------------------------
 
 
-def cost(book: Book, op_class: str, conventions: dict[str, str] | None = None, **symbols: float) -> dict[str, float]:
+def cost(book: Book, op_class: str, conventions: dict[str, str] | None = None, /, **symbols: float) -> dict[str, float]:
     """Every cost of one run of an op class, in numbers."""
     return {
         name: value(tree, symbols) for name, tree in costs(book.record(OpClass, op_class), conventions or {}).items()
@@ -97,7 +97,7 @@ def quantity(book: Book, op_class: str, name: str, **symbols: float) -> float:
     return value(named(book.record(OpClass, op_class), {})[name], symbols)
 
 
-def by_law(book: Book, name: str, wanted: str, conventions: dict[str, str] | None = None, **symbols: float) -> float:
+def by_law(book: Book, name: str, wanted: str, conventions: dict[str, str] | None = None, /, **symbols: float) -> float:
     """A quantity of a law, in numbers."""
     constants = {symbol: entry.value for symbol, entry in book.glossary.symbols.items() if entry.value is not None}
     return value(law(book.record(Law, name), conventions or {})[wanted], {**constants, **symbols})

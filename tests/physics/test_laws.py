@@ -44,7 +44,7 @@ def test_an_op_takes_as_long_as_the_slowest_of_its_resources(book: Book) -> None
 DEVICE = {"clock_ratio": 1.25, "on_chip": 3, **RATES}
 
 
-def device(book: Book, wanted: str, conventions: dict[str, str] | None = None, **costs: float) -> float:
+def device(book: Book, wanted: str, conventions: dict[str, str] | None = None, /, **costs: float) -> float:
     idle = {"matrix": 0, "vector": 0, "exp": 0, **dict.fromkeys(MOVED, 0)}
     return by_law(book, "device-floor", wanted, conventions, **{**DEVICE, **idle, **costs})
 

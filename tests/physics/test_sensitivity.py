@@ -1,4 +1,4 @@
-"""Which property governs a step: shares that add up, derivatives that agree, doublings and flips that re-pricing confirms."""
+"""Which property governs a step: shares add up, derivatives agree, and re-pricing confirms doublings and flips."""
 
 from __future__ import annotations
 
@@ -76,19 +76,19 @@ def test_doubling_a_property_is_pricing_the_part_that_has_it(flags: dict[str, An
         assert -1e-12 <= doubling.gain <= 0.5 + 1e-12
 
 
+SIZES = st.one_of(
+    st.fixed_dictionaries({"batch_size": st.integers(1, 2000), "context_len": st.integers(1, 4000)}),
+    st.fixed_dictionaries({"phase": st.just("prefill"), "input_len": st.integers(1, 4000)}),
+)
+
+
 @given(
-    batch=st.integers(1, 2000),
-    context=st.integers(1, 4000),
+    size=SIZES,
     part=st.sampled_from(["h100-sxm", "l4", "rtx-4090", "a100-sxm-80gb"]),
-    phase=st.sampled_from(["decode", "prefill"]),
     launch=st.sampled_from([0.0, 5e-6, 1e-4]),
 )
-def test_at_the_flip_another_property_takes_over(
-    batch: int, context: int, part: str, phase: str, launch: float, book: Book
-) -> None:
-    size: dict[str, Any] = {"input_len": context} if phase == "prefill" else {"context_len": context}
-    count = 1 if phase == "prefill" else batch
-    scenario = with_launches(scenario_of(book, on=part, phase=phase, batch_size=count, **size), launch)
+def test_at_the_flip_another_property_takes_over(size: dict[str, Any], part: str, launch: float, book: Book) -> None:
+    scenario = with_launches(scenario_of(book, on=part, **size), launch)
     pricing = price(scenario, book)
     binding = bound_by(pricing)
     flips = [doubling for doubling in doublings(pricing) if doubling.flips_at is not None]

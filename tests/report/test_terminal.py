@@ -136,12 +136,6 @@ def test_no_escape_codes_where_they_are_not_wanted(
     assert "\x1b" not in on_screen(monkeypatch, **environment)
 
 
-def test_no_line_ends_in_the_middle_of_a_word_in_a_pipe() -> None:
-    report = text(*WHY, "--tpot", "12.5ms")
-    assert "confirm:" in report
-    assert all(len(line) < 1000 for line in report.splitlines())
-
-
 @pytest.mark.parametrize("phase", ["decode", "prefill", "mixed"])
 def test_tables_of_every_phase(phase: str) -> None:
     report = text(*WHY, "--phase", phase)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flopmap.machine.machine import matrix_peak, vector_peak
-from flopmap.records.formula import Expr, FormulaError, parse, value
+from flopmap.records.formula import FormulaError, parse, value
 from flopmap.records.formula import bind as put
 from flopmap.records.resolve import law, named
 from flopmap.records.types import Claim, Law, OpClass, Part
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from flopmap.records.author import Problem, Source
     from flopmap.records.book import Book
+    from flopmap.records.notation import Expr
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +48,7 @@ def judge(book: Book) -> list[Judgement]:
     judgements = []
     for kind, of in (("flops", OpClass), ("laws", Law)):
         for record_id in book.ids(kind):
-            record = book.record(of, record_id)
+            record: OpClass | Law = book.record(of, record_id)  # type: ignore[assignment]
             for index, claim in enumerate(record.claims):
                 judgements.append(_judge(f"{kind}/{record_id}", index, claim, record, book))
     return judgements

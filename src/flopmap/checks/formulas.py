@@ -6,6 +6,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 from flopmap.records.formula import FormulaError, parse, symbols
+from flopmap.records.resolve import law
 from flopmap.records.types import Law, OpClass
 from flopmap.records.units import Dimension, dimension, unit_dimension, unit_text
 
@@ -45,7 +46,7 @@ def _op_class(record: OpClass, file: File, units: Mapping[str, Dimension]) -> It
     for name, text in record.define.items():
         yield from _fault(file, ("define", name), text, known, None)
         known[name] = _dimension(text, known)
-    costs = [(("cost", name), name, text) for name, text in record.cost.items()]
+    costs: list[tuple[Path_, str, str]] = [(("cost", name), name, text) for name, text in record.cost.items()]
     for convention, readings in record.conventions.items():
         for choice, texts in readings.items():
             costs += [(("conventions", convention, choice, name), name, text) for name, text in texts.items()]
@@ -67,6 +68,21 @@ def _law(record: Law, file: File, units: Mapping[str, Dimension], book: Book) ->
             for choice, text in readings.items():
                 path = ("quantities", name, "conventions", convention, choice)
                 yield from _fault(file, path, text, known, own[name])
+    yield from _circles(record, file)
+
+
+def _circles(record: Law, file: File) -> Iterator[Problem]:
+    """The first circle of quantities, under the defaults or any one convention."""
+    chosen: list[dict[str, str]] = [{}]
+    for quantity in record.quantities.values():
+        chosen += [{convention: choice} for convention, readings in quantity.conventions.items() for choice in readings]
+    for conventions in chosen:
+        try:
+            law(record, conventions)
+        except FormulaError as error:
+            if "circle" in str(error):
+                yield file.problem(("quantities",), str(error), "write one of them in symbols only")
+                return
 
 
 def _dimension(text: str, known: Mapping[str, Dimension]) -> Dimension:
@@ -82,13 +98,17 @@ def _fault(
     """What is wrong with one formula, if anything. ``expected`` None takes any unit."""
     try:
         tree = parse(text)
-        unknown = sorted(symbols(tree) - known.keys())
-        if unknown:
-            yield file.problem(path, f"unknown symbol {unknown[0]!r} in {text!r}", _near(unknown[0], known))
-            return
-        found = dimension(tree, known)
     except FormulaError as error:
         yield file.problem(path, f"{error} (column {error.column} of {text!r})")
+        return
+    unknown = sorted(symbols(tree) - known.keys())
+    if unknown:
+        yield file.problem(path, f"unknown symbol {unknown[0]!r} in {text!r}", _near(unknown[0], known))
+        return
+    try:
+        found = dimension(tree, known)
+    except FormulaError as error:
+        yield file.problem(path, str(error))
         return
     if expected is not None and found != expected and tree != 0:
         yield file.problem(path, f"{text!r} comes out in {unit_text(found)}, not in {unit_text(expected)}")

@@ -23,7 +23,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(overlays: tuple[Path, ...]) -> Outcome:
-    """Read, build and check the bundled book with the overlays on it. Raises :class:`MissingBookError` for a missing folder."""
+    """Read, build and check the bundled book with the overlays on it.
+
+    Raises :class:`MissingBookError` for a missing folder.
+    """
     for overlay in overlays:
         if not overlay.is_dir():
             raise MissingBookError(f"{overlay}: no such folder")

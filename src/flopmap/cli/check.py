@@ -56,8 +56,6 @@ def _write(outcome: Outcome, *, claims: bool) -> None:
     if claims:
         for judgement in outcome.claims:
             ours = "none" if judgement.ours is None else f"{judgement.ours:.6g}"
-            print(
-                f"{judgement.verdict}: {judgement.id}: {judgement.quantity}: ours {ours}, theirs {judgement.theirs:.6g}",
-                end="",
-            )
-            print(f" ({judgement.source}){': ' + judgement.why if judgement.why else ''}")
+            figures = f"ours {ours}, theirs {judgement.theirs:.6g} ({judgement.source})"
+            why = f": {judgement.why}" if judgement.why else ""
+            print(f"{judgement.verdict}: {judgement.id}: {judgement.quantity}: {figures}{why}")

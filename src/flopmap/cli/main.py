@@ -42,7 +42,7 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, with one-line errors and the nearest flag where one is misspelt. ``output`` flags exclude each other."""
+    """argparse, with one-line errors and the nearest flag where one is misspelt; ``output`` flags exclude each other."""
 
     def __init__(self, prog: str, description: str, **more: Any) -> None:
         super().__init__(prog=prog, description=description, formatter_class=Help, **more)
@@ -77,7 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _deaf()
     except OSError as error:
-        print(f"flopmap: error: cannot write: {error.strerror}", file=sys.stderr)
+        name = " ".join(["flopmap", *(word for word in words[:1] if word in COMMANDS)])
+        print(f"{name}: error: cannot write: {error.strerror}", file=sys.stderr)
         return _deaf()
     return code
 
@@ -115,7 +116,7 @@ def _guarded(run: Callable[[argparse.Namespace], int], parser: Parser, options: 
         return 1
 
 
-def _top(words: list[str]) -> int:
+def _top(words: list[str]) -> int:  # noqa: RET503 - parser.error does not return
     width = max(map(len, COMMANDS))
     listing = "\n".join(f"  {name:{width}}  {text}" for name, text in COMMANDS.items())
     parser = Parser(

@@ -83,6 +83,8 @@ def _flat(item: Any) -> str:
         return ", ".join(f"{key} {_flat(value)}" for key, value in item.items() if value not in EMPTY)
     if isinstance(item, list | tuple):
         return ", ".join(_flat(entry) for entry in item)
+    if isinstance(item, bool):
+        return "true" if item else "false"
     return f"{item:.6g}" if isinstance(item, float) else str(item)
 
 

@@ -179,10 +179,10 @@ def _measurement(options: argparse.Namespace) -> tuple[tuple[str, float] | None,
 
 def _refuse_plans(options: argparse.Namespace) -> None:
     for name in PLAN_FLAGS:
-        if getattr(options, name) != 1:
-            raise ScenarioError(
-                f"--{name.replace('_', '-')} {getattr(options, name)}: plans over several parts are not counted yet (accepted: 1)"
-            )
+        number = getattr(options, name)
+        if number != 1:
+            flag = f"--{name.replace('_', '-')}"
+            raise ScenarioError(f"{flag} {number}: plans over several parts are not counted yet (accepted: 1)")
     if options.enable_expert_parallel:
         raise ScenarioError("--enable-expert-parallel: expert parallelism is not counted yet")
     if options.speculative:

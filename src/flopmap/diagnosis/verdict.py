@@ -115,7 +115,7 @@ def _measured(measured: tuple[str, float], pricing: Pricing) -> Measured:
 
 
 def _band(seconds: float, pricing: Pricing, book: Book) -> Band:
-    """The band of a measured time. Only what beats the device floor is impossible; the operation floor can be beaten."""
+    """The band of a measured time. Only what beats the device floor is impossible; the operation floor is no bound."""
     bands = book.record(Reading, "measured-over-floor").bands
     if seconds < pricing.device_seconds:
         return bands[0]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from flopmap.floor.roofline import TERMS, device_whole, law_trees, rates
 from flopmap.ledger.ledger import STEP_RESOURCES, account, cost_trees
 from flopmap.records.affine import simplify
-from flopmap.records.formula import Expr, array_namespace, bind, code, compiled, operate, total
+from flopmap.records.formula import array_namespace, bind, code, compiled, operate, total
 from flopmap.step import formula
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flopmap.records.book import Book
+    from flopmap.records.notation import Expr
     from flopmap.scenario import Scenario
 
 BLOCK = 8192

@@ -14,7 +14,7 @@ import msgspec
 
 from flopmap.ledger.ledger import DEVICE_BYTES, RESOURCES, Ledger, Line, account
 from flopmap.machine.machine import clock_ratio, matrix_peak, on_chip_bytes, vector_peak
-from flopmap.records.formula import Expr, code, compiled, operate, symbols, value
+from flopmap.records.formula import code, compiled, operate, symbols, value
 from flopmap.records.resolve import costs, law, reading
 from flopmap.records.types import Glossary, Law
 from flopmap.scenario import Scenario
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from flopmap.records.book import Book
+    from flopmap.records.notation import Expr
 
 PROPERTY_OF = {
     "memory_seconds": "memory_bandwidth",

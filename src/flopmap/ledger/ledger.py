@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flopmap.ledger.ops import Op, operations
-from flopmap.records.formula import Expr, bind, operate, symbols
+from flopmap.records.formula import bind, operate, symbols
 from flopmap.records.resolve import costs
 from flopmap.records.types import OpClass
 from flopmap.scenario import Precision, Scenario, element_bytes
@@ -15,6 +15,7 @@ from flopmap.step import Statistic
 
 if TYPE_CHECKING:
     from flopmap.records.book import Book
+    from flopmap.records.notation import Expr
 
 DEVICE_BYTES = ("weights", "kv_traffic", "state", "activations", "logit_traffic")
 STEP_RESOURCES = ("matrix", "vector", "exp", *DEVICE_BYTES, "link", "launches")
@@ -25,8 +26,8 @@ RESOURCES = (*STEP_RESOURCES, *HELD_RESOURCES)
 class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One op of the ledger.
 
-    ``formats`` are bytes of an element by symbol, ``statistics`` the step's sums by symbol, ``math`` the data type of its
-    matrix FLOP.
+    ``formats`` are bytes of an element by symbol, ``statistics`` the step's sums by symbol, ``math`` the data type of
+    its matrix FLOP.
     """
 
     op: Op

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from flopmap.step import Phase
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flopmap.model.architecture import Architecture, Attention, FeedForward, Layer, Norm
-    from flopmap.step import Phase
+
+
+SANDWICH_NORMS = 4  # before and after each half of the layer
 
 
 class Op(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +64,7 @@ def _of_layers(architecture: Architecture, phases: tuple[Phase, ...]) -> list[Op
 def _of_layer(architecture: Architecture, layer: Layer, phases: tuple[Phase, ...]) -> Iterator[Op]:
     hidden = architecture.hidden
     attention, feed_forward = layer.attention, layer.feed_forward
-    sandwich = layer.norms == 4
+    sandwich = layer.norms == SANDWICH_NORMS
     yield _norm("attention.norm", architecture.norm, hidden)
     yield from _attention(attention, hidden, phases)
     if sandwich:

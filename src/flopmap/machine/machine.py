@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from flopmap.records.book import Book
 from flopmap.records.types import Part, Peak
 
+if TYPE_CHECKING:
+    from flopmap.records.book import Book
+
+MAX_COUNT = 1_000_000
 COUNT = re.compile(r"^(?P<part>.+?)(?::(?P<count>[^:]*))?$")
 
 
@@ -17,7 +21,7 @@ class MachineError(ValueError):
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """``count`` equal parts. (Plans over several parts are not counted yet, so count is 1.)"""
+    """``count`` equal parts. Plans over several parts are not counted yet, so count is 1."""
 
     part: Part
     count: int = 1
@@ -40,8 +44,8 @@ def _split(text: str, book: Book) -> tuple[str, int]:
     count = match["count"]
     if count is None:
         return match["part"], 1
-    if not (count.isascii() and count.isdigit()) or not 1 <= int(count) <= 1_000_000:
-        raise MachineError(f"--on {text}: {count!r} is not a count of parts (accepted: 1 to 1000000)")
+    if not (count.isascii() and count.isdigit()) or not 1 <= int(count) <= MAX_COUNT:
+        raise MachineError(f"--on {text}: {count!r} is not a count of parts (accepted: 1 to {MAX_COUNT})")
     return match["part"], int(count)
 
 

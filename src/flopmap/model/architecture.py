@@ -1,4 +1,4 @@
-"""What a model is: parts that compose. A family file says how a config maps onto these; the ledger turns them into ops."""
+"""What a model is: parts that compose. Families map configs onto them; the ledger turns them into ops."""
 
 from __future__ import annotations
 
@@ -91,4 +91,3 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     positions: int = 0
     head_bias: bool = False
     logits_capped: bool = False
-    logits_scaled: bool = False

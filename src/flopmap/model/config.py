@@ -8,6 +8,7 @@ from flopmap.quantity import shown
 
 MAX_DIMENSION = 2**31 - 1
 MAX_LAYERS = 4096
+MAX_NUMBER = 1e12
 
 
 class ConfigError(ValueError):
@@ -66,7 +67,7 @@ class Config:
         value = self.fields.get(name)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < MAX_NUMBER:
             raise self.error(name, f"{shown(value)} is not a positive number")
         return float(value)
 

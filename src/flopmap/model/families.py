@@ -103,14 +103,19 @@ def _with_window(layer: Layer, window: int) -> Layer:
 
 
 def _decoder(
-    config: Config, layers: tuple[Layer, ...], norm: Norm, *, tied: bool = False, **more: int | bool
+    config: Config, layers: tuple[Layer, ...], norm: Norm, *, tied: bool = False, embedding_width: int | None = None
 ) -> Architecture:
+    """A decoder with what all families share; ``replace`` adds what is a family's own."""
     hidden = config.integer("hidden_size", "n_embd")
-    fields = {"embedding_width": hidden, "tied": config.flag("tie_word_embeddings", default=tied), **more}
-    vocab = config.integer("vocab_size")
     return Architecture(
-        family=config.string("model_type"), hidden=hidden, vocab=vocab, layers=layers, norm=norm, **fields
-    )  # type: ignore[arg-type]
+        family=config.string("model_type"),
+        hidden=hidden,
+        vocab=config.integer("vocab_size"),
+        layers=layers,
+        norm=norm,
+        embedding_width=embedding_width or hidden,
+        tied=config.flag("tie_word_embeddings", default=tied),
+    )
 
 
 def _biased(attention: Attention, *, qkv: bool, out: bool) -> Attention:
@@ -171,7 +176,7 @@ def phi(config: Config) -> Architecture:
         attention = replace(attention, qk_norm="shared", qk_norm_kind=norm)
     feed_forward = _feed_forward(config, "gelu_new", gated=False, bias=True)
     layer = Layer(attention=attention, feed_forward=feed_forward, norms=1)
-    return _decoder(config, _layers(config, layer, None, lambda _: False), norm, head_bias=True)
+    return replace(_decoder(config, _layers(config, layer, None, lambda _: False), norm), head_bias=True)
 
 
 def phi3(config: Config) -> Architecture:
@@ -185,7 +190,8 @@ def gemma(config: Config) -> Architecture:
     bias = config.flag("attention_bias", default=False)
     attention = _biased(_attention(config, kv_heads=16, head_dim=256), qkv=bias, out=bias)
     layer = Layer(attention=attention, feed_forward=_feed_forward(config, "gelu"))
-    return _decoder(config, _layers(config, layer, None, lambda _: False), Norm(), tied=True, embedding_scaled=True)
+    decoder = _decoder(config, _layers(config, layer, None, lambda _: False), Norm(), tied=True)
+    return replace(decoder, embedding_scaled=True)
 
 
 def gemma2(config: Config) -> Architecture:
@@ -198,11 +204,11 @@ def gemma2(config: Config) -> Architecture:
     window = config.integer("sliding_window", default=4096)
     layers = _layers(config, layer, window, lambda index: index % 2 == 0)
     logits = "final_logit_softcapping" not in config.fields or config.has("final_logit_softcapping")
-    return _decoder(config, layers, Norm(), tied=True, embedding_scaled=True, logits_capped=logits)
+    return replace(_decoder(config, layers, Norm(), tied=True), embedding_scaled=True, logits_capped=logits)
 
 
 def gemma3(config: Config) -> Architecture:
-    """Gemma 3 (text): as Gemma 2 with norms on query and key heads, no soft caps, five windowed layers to a full one."""
+    """Gemma 3 (text): as Gemma 2, norms on query and key heads, no soft caps, five windowed layers to a full one."""
     defaults = {
         "hidden_size": 2304,
         "intermediate_size": 9216,
@@ -218,7 +224,7 @@ def gemma3(config: Config) -> Architecture:
     pattern = config.integer("sliding_window_pattern", default=6)
     window = config.integer("sliding_window", default=4096)
     layers = _layers(config, layer, window, lambda index: (index + 1) % pattern != 0)
-    return _decoder(config, layers, Norm(), tied=True, embedding_scaled=True)
+    return replace(_decoder(config, layers, Norm(), tied=True), embedding_scaled=True)
 
 
 def gpt2(config: Config) -> Architecture:
@@ -230,7 +236,7 @@ def gpt2(config: Config) -> Architecture:
     feed_forward = FeedForward(width=width, gated=False, bias=True, smooth=_smooth(config, "gelu_new"))
     layers = _layers(config, Layer(attention=attention, feed_forward=feed_forward), None, lambda _: False)
     positions = config.integer("n_positions", "max_position_embeddings", default=1024)
-    return _decoder(config, layers, Norm(kind="layer", bias=True), tied=True, positions=positions)
+    return replace(_decoder(config, layers, Norm(kind="layer", bias=True), tied=True), positions=positions)
 
 
 OPT_POSITION_OFFSET = 2
@@ -250,7 +256,8 @@ def opt(config: Config) -> Architecture:
     positions = config.integer("max_position_embeddings", default=2048) + OPT_POSITION_OFFSET
     width = config.integer("word_embed_proj_dim", default=config.integer("hidden_size"))
     norm = Norm(kind="layer", bias=True, affine=affine)
-    return _decoder(config, layers, norm, tied=True, positions=positions, final_norm=final, embedding_width=width)
+    decoder = _decoder(config, layers, norm, tied=True, embedding_width=width)
+    return replace(decoder, positions=positions, final_norm=final)
 
 
 def cohere(config: Config) -> Architecture:
@@ -261,7 +268,7 @@ def cohere(config: Config) -> Architecture:
     if config.flag("use_qk_norm", default=False):
         attention = replace(attention, qk_norm="per-head", qk_norm_kind=norm)
     layer = Layer(attention=attention, feed_forward=_feed_forward(config), norms=1)
-    return _decoder(config, _layers(config, layer, None, lambda _: False), norm, tied=True, logits_scaled=True)
+    return _decoder(config, _layers(config, layer, None, lambda _: False), norm, tied=True)
 
 
 def _without_rotation(attention: Attention) -> Attention:

@@ -20,7 +20,7 @@ DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "half": "fp1
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A model as read: its architecture, and what its config says of formats. ``not_counted`` names what is left out."""
+    """A model as read: its architecture, and what its config says of formats; ``not_counted`` is what is left out."""
 
     name: str
     architecture: Architecture

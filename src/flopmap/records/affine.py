@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from flopmap.records.formula import Expr, operate
+from flopmap.records.formula import operate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from flopmap.records.notation import Expr
 
 # A sum of monomials: coefficient by the sorted factors of the monomial; a factor is a symbol or an opaque tree.
 Sum: TypeAlias = "dict[tuple[Expr, ...], float]"

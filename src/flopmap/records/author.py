@@ -6,8 +6,10 @@ Only authors pay for this: `flopmap check`, the build of the wheel, and commands
 from __future__ import annotations
 
 import contextlib
+import difflib
 import math
 import re
+import typing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -72,10 +74,12 @@ def read_file(path: Path, name: str) -> File:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-    if path.stat().st_size > MAX_FILE_BYTES:
-        raise Faults([Problem(name, 1, 1, "", f"a record file is at most {MAX_FILE_BYTES} bytes")])
     try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise Faults([Problem(name, 1, 1, "", f"a record file is at most {MAX_FILE_BYTES} bytes")])
         node = YAML(typ="safe", pure=True).compose(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Faults([Problem(name, 1, 1, "", f"cannot be read: {error.strerror}")]) from None
     except UnicodeDecodeError as error:
         raise Faults([Problem(name, 1, 1, "", f"not UTF-8: {error.reason} at byte {error.start}")]) from None
     except MarkedYAMLError as error:
@@ -184,9 +188,13 @@ def read(folders: tuple[Path, ...]) -> Source:
     singles: dict[str, File] = {}
     problems: list[Problem] = []
     for number, folder in enumerate(folders):
-        for path in sorted(folder.rglob("*.yaml")):
+        for path in sorted((*folder.rglob("*.yaml"), *folder.rglob("*.yml"))):
             relative = path.relative_to(folder)
             name = relative.as_posix() if number == 0 else path.as_posix()
+            if path.suffix == ".yml":
+                fix = f"rename it to {path.stem}.yaml"
+                problems.append(Problem(name, 1, 1, "", "a record's file ends in .yaml", fix))
+                continue
             try:
                 _place(relative.with_suffix("").as_posix(), read_file(path, name), records, singles)
             except Faults as faults:
@@ -214,9 +222,12 @@ def _place(place: str, file: File, records: dict[str, dict[str, File]], singles:
 
 def _over(below: File | None, file: File) -> File:
     """An overlay's symbols or conventions beside the book's own."""
-    if below is None:
+    if below is None or not isinstance(file.data, dict):
         return file
-    return file._replace(data=_merge(below.data, file.data))
+    data = _merge(below.data, file.data)
+    if isinstance(data.get("counts"), list) and file.data.get("counts") is data["counts"]:
+        data["counts"] = list(below.data["counts"]) + data["counts"]
+    return file._replace(data=data, places={**below.places, **file.places})
 
 
 def _merge(base: Any, over: Any) -> Any:
@@ -253,14 +264,18 @@ def _extended(source: Source, kind: str, record_id: str, chain: tuple[str, ...])
     file = source.records[kind][record_id]
     if not isinstance(file.data, dict):
         raise Faults([file.problem((), "a record is a mapping of fields")])
-    base = file.data.get("extends")
-    if base is None:
+    if "extends" not in file.data:
         return dict(file.data)
+    base = file.data["extends"]
+    if not isinstance(base, str):
+        raise Faults([file.problem(("extends",), "names one record by its id", f"name one of the {kind}")])
     if base in (*chain, record_id):
         circle = " -> ".join((*chain, record_id, base))
         raise Faults([file.problem(("extends",), f"a circle of extends: {circle}", "let one of them stand alone")])
     if base not in source.records[kind]:
-        raise Faults([file.problem(("extends",), f"no {kind} record {base!r}", f"name one of the {kind}")])
+        close = difflib.get_close_matches(base, source.records[kind], n=1)
+        fix = f"use {close[0]}" if close else f"name one of the {kind}"
+        raise Faults([file.problem(("extends",), f"no {kind} record {base!r}", fix)])
     below = _extended(source, kind, base, (*chain, record_id))
     below.pop("aliases", None)
     own = {key: value for key, value in file.data.items() if key != "extends"}
@@ -322,10 +337,21 @@ def _with(data: Any, path: Path_, value: Any) -> Any:
 
 
 def _fields(of: Any, path: Path_) -> str:
-    """The fields that a record's top level (the common case) accepts."""
-    if path or not hasattr(of, "__struct_fields__"):
-        return "see the record's type in records/types.py"
-    return ", ".join(sorted(set(of.__struct_fields__) - {"id"}))
+    """The fields that the type accepts at a path."""
+    for step in path:
+        of = _inside(of, step)
+    return ", ".join(sorted(set(getattr(of, "__struct_fields__", ())) - {"id"})) or "none"
+
+
+def _inside(of: Any, step: str | int) -> Any:
+    """The type of what lies at one step of a path: a field, a table's value, a list's item."""
+    of = next((option for option in typing.get_args(of) if hasattr(option, "__struct_fields__")), of)
+    if hasattr(of, "__struct_fields__"):
+        found = typing.get_type_hints(of).get(str(step))
+        options = [option for option in typing.get_args(found) if option not in (type(None), Ellipsis)]
+        inner = options[-1] if options and typing.get_origin(found) is not dict else found
+        return found if typing.get_origin(found) in (dict, tuple) else inner
+    return typing.get_args(of)[-1] if typing.get_origin(of) is dict else of
 
 
 def aliases(resolved: dict[str, dict[str, Any]], source: Source) -> tuple[dict[str, dict[str, str]], list[Problem]]:
@@ -335,7 +361,8 @@ def aliases(resolved: dict[str, dict[str, Any]], source: Source) -> tuple[dict[s
     for kind, records in resolved.items():
         names = table.setdefault(kind, {record_id.lower(): record_id for record_id in records})
         for record_id, data in records.items():
-            for index, alias in enumerate(data.get("aliases", ())):
+            claimed = data.get("aliases")
+            for index, alias in enumerate(claimed if isinstance(claimed, list) else ()):
                 owner = names.setdefault(str(alias).lower(), record_id)
                 if owner != record_id:
                     file = source.records[kind][record_id]
@@ -354,7 +381,7 @@ class Draft(NamedTuple):
 
 
 def draft(folders: tuple[Path, ...]) -> Draft:
-    """Read and build the folders, later ones over earlier ones. Raises :class:`Faults` when no book can be made of them."""
+    """Read and build the folders, later ones over earlier ones. Raises :class:`Faults` when that makes no book."""
     source = read(folders)
     resolved = resolve(source)
     names, problems = aliases(resolved, source)
@@ -369,7 +396,7 @@ def draft(folders: tuple[Path, ...]) -> Draft:
 
 
 def build(folder: Path, overlays: tuple[Path, ...] = (), write: Path | None = None) -> bytes:
-    """The built book as JSON, written to ``write`` where it can be. Raises :class:`BookError` with every fault found."""
+    """The built book as JSON, written to ``write`` where it can be. Raises :class:`BookError` with every fault."""
     for overlay in overlays:
         if not overlay.is_dir():
             raise MissingBookError(f"{overlay}: no such folder")

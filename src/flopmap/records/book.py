@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
@@ -33,9 +33,8 @@ class UnknownRecordError(LookupError):
 
     def __init__(self, kind: str, name: str, nearest: list[str]) -> None:
         hint = f"; nearest: {', '.join(nearest)}" if nearest else ""
-        super().__init__(
-            f"unknown {KINDS_SINGULAR[kind]} {shown(name)}{hint} (all: flopmap {COMMANDS.get(kind, kind)})"
-        )
+        listing = f" (all: flopmap {COMMANDS[kind]})" if kind in COMMANDS else ""
+        super().__init__(f"unknown {KINDS_SINGULAR[kind]} {shown(name)}{hint}{listing}")
         self.nearest = nearest
 
 
@@ -52,7 +51,8 @@ KINDS_SINGULAR = {
     "traps": "trap",
     "sources": "source",
 }
-COMMANDS = {"flops": "classes"}
+# the command that lists a kind
+COMMANDS = {"flops": "classes"} | {kind: kind for kind in ("parts", "models", "engines", "formats", "traps")}
 
 
 class Built(msgspec.Struct):
@@ -96,9 +96,7 @@ class Book:
 
     def record(self, of: type[R], name: str) -> R:
         """The record of a type, such as ``book.record(Part, "h100-sxm")``."""
-        record = self.get(_KIND_OF[of], name)
-        assert isinstance(record, of)
-        return record
+        return cast("R", self.get(_KIND_OF[of], name))
 
     def nearest(self, kind: str, name: str, count: int = 3) -> list[str]:
         """The ids whose own or other names look most like ``name``."""

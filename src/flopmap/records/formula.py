@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MAX_TEXT = 2000
 MAX_DEPTH = 60
 MAX_EXPONENT = 16
+LARGEST_LITERAL = 1e300
 LONGEST_LINE = 500  # of generated code, so that its brackets never nest too deeply
 LARGEST = 1.7e308
 MAX_BITS = 1024  # beyond it a float overflows, and so shall a whole number
@@ -86,7 +87,7 @@ def _read_constant(node: Any, _depth: int) -> Expr:
     value = node.value
     if type(value) not in (int, float):
         raise _error(node, f"{value!r} is not a number")
-    if not abs(value) < 1e300:
+    if not abs(value) < LARGEST_LITERAL:
         raise _error(node, "a number in a formula must be below 1e300")
     return value  # type: ignore[no-any-return]
 
@@ -252,7 +253,9 @@ def _folded(operator: str, operands: tuple[Any, ...]) -> Expr:
         number = _FOLD[operator](*operands)
     except (ArithmeticError, ValueError) as error:
         raise FormulaError(f"{text((operator, *operands))} has no value: {error}") from None
-    if type(number) is complex or not (-LARGEST < number < LARGEST or (math.inf in operands and number == number)):
+    if type(number) is complex or not (
+        -LARGEST < number < LARGEST or (math.inf in operands and not math.isnan(number))
+    ):
         raise FormulaError(f"{text((operator, *operands))} has no finite value")
     return number  # type: ignore[no-any-return]
 
@@ -315,7 +318,7 @@ def code(outputs: Iterable[Expr], arguments: Iterable[str]) -> CodeType:
 def compiled(function: CodeType, namespace: Mapping[str, Any] = SCALAR) -> Callable[..., tuple[Any, ...]]:
     """The function of :func:`code`, over floats (default) or over arrays (:func:`array_namespace`)."""
     scope = dict(namespace)
-    exec(function, scope)  # our own generated arithmetic over a whitelisted tree: no names but ours can occur in it
+    exec(function, scope)  # noqa: S102 - our own generated arithmetic over a whitelisted tree: no names but ours can occur in it
     return scope.pop("f")  # type: ignore[no-any-return]
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from flopmap.records.formula import Expr, FormulaError, bind, parse, symbols
+from flopmap.records.formula import FormulaError, bind, parse, symbols
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from flopmap.records.notation import Expr
     from flopmap.records.types import Law, OpClass, Quantity
 
 parse_once = functools.cache(parse)

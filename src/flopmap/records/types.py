@@ -1,7 +1,7 @@
 """What a record of the book may contain: one frozen type a kind.
 
-Authors write these as YAML under ``book/<kind>/<id>.yaml``; programs read the built JSON. A record's ``id`` is its path:
-authors never write it. SI base units everywhere; the unit is in the field's name.
+Authors write these as YAML under ``book/<kind>/<id>.yaml``; programs read the built JSON. A record's ``id`` is its
+path: authors never write it. SI base units everywhere; the unit is in the field's name.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Model(Record, frozen=True, kw_only=True):
 
 
 class Format(Record, frozen=True, kw_only=True):
-    """A number format of weights or cache: ``bits`` an element, plus a scale (and zero point) every ``group`` elements."""
+    """A number format: ``bits`` an element, plus a scale (and zero point) every ``group`` elements."""
 
     bits: float
     group: int | None = None
@@ -227,7 +227,7 @@ class Glossary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Symbol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A symbol of the formulas. ``sum`` (and ``windowed``) make it a statistic of the step: summed over its sequences."""
+    """A symbol of the formulas. ``sum`` (and ``windowed``) make it a statistic: summed over the step's sequences."""
 
     unit: str
     meaning: str

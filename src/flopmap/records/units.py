@@ -43,6 +43,8 @@ def dimension(expr: Expr, units: Mapping[str, Dimension]) -> Dimension:
     if operator in ("**", "sqrt"):
         return _power_dimension(operator, operands, of)
     if operator == "log2":
+        if of[0]:
+            raise FormulaError(f"log2 takes a pure number, {text(operands[0])} is in {unit_text(of[0])}")
         return {}
     if operator == "where":
         operands, of = operands[1:], of[1:]
@@ -51,6 +53,8 @@ def dimension(expr: Expr, units: Mapping[str, Dimension]) -> Dimension:
 
 def _power_dimension(operator: str, operands: list[Expr], of: list[Dimension]) -> Dimension:
     exponent = Fraction(1, 2) if operator == "sqrt" else operands[1]
+    if operator == "**" and of[1]:
+        raise FormulaError(f"an exponent is a pure number, {text(operands[1])} is in {unit_text(of[1])}")
     if not of[0]:
         return {}
     if not isinstance(exponent, int | Fraction):

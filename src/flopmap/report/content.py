@@ -10,6 +10,8 @@ from flopmap.quantity import amount, percent, seconds, significant
 from flopmap.report.data import KIND_NAMES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flopmap.diagnosis.verdict import Verdict
 
 WORDS = {
@@ -23,6 +25,7 @@ WORDS = {
     "host": "host time",
 }
 SHOWN_OPS = 8
+LEAST_SHARE = 0.0005
 
 
 class Table(NamedTuple):
@@ -30,7 +33,7 @@ class Table(NamedTuple):
 
     title: str
     columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
 
 
 def headline(verdict: Verdict) -> str:
@@ -42,10 +45,12 @@ def headline(verdict: Verdict) -> str:
     if verdict.measured and verdict.over_floor is not None:
         measured = seconds(verdict.measured.seconds)
         if verdict.causes and verdict.causes[0].cause == "impossible input":
-            return f"Impossible: {measured} a step beats the device floor of {seconds(verdict.pricing.device_seconds)} on {part}"
+            device = seconds(verdict.pricing.device_seconds)
+            return f"Impossible: {measured} a step beats the device floor of {device} on {part}"
         times = significant(verdict.over_floor)
         cause = verdict.causes[0].cause if verdict.causes else ""
-        return f"{measured} a step is {times}x the floor of {seconds(floor)}; likeliest cause: {cause} (the floor is {binding}, {share} of it)"
+        answer = f"{measured} a step is {times}x the floor of {seconds(floor)}; likeliest cause: {cause}"
+        return f"{answer} (of the floor itself, {binding} is {share})"
     speed = significant(verdict.at_floor["tokens_per_second"])
     answer = f"{seconds(floor)} a step at the floor on {part} ({speed} tokens/s): {binding} binds, {share} of the time"
     if not verdict.memory.fits:
@@ -78,7 +83,8 @@ def subject(verdict: Verdict) -> str:
             f"prompt {scenario.input_len:,}" + (f" after {scenario.cached_len:,} cached" if scenario.cached_len else "")
         )
     engine = scenario.engine.id + (", eager" if scenario.eager else "")
-    return f"{scenario.model.name} ({formats}) on {scenario.machine.part.id} | {scenario.phase}, {', '.join(what)} | engine: {engine}"
+    where = f"{scenario.model.name} ({formats}) on {scenario.machine.part.id}"
+    return f"{where} | {scenario.phase}, {', '.join(what)} | engine: {engine}"
 
 
 def paragraphs(verdict: Verdict) -> list[str]:
@@ -152,7 +158,7 @@ def governs(verdict: Verdict) -> Table:
     rows = []
     for doubling in verdict.doublings:
         share = verdict.elasticity[doubling.property]
-        if share < 0.0005 and doubling.gain < 0.0005:
+        if max(share, doubling.gain) < LEAST_SHARE:
             continue
         flips = ""
         if doubling.flips_at is not None and doubling.flips_to is not None:

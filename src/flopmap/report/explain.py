@@ -49,8 +49,10 @@ def explain(name: str, pricing: Pricing, book: Book) -> str:
 def _lines(line: PricedLine, pricing: Pricing, book: Book) -> Iterator[str]:
     op, record = line.line.op, line.line.op_class
     share = line.seconds / pricing.operation_seconds * 100
-    yield f"{op.name}: {seconds(line.seconds)} of the operation floor ({share:.1f}%), bound by {line.bound_by.replace('_', ' ')}"
-    yield f"class {record.id} ({record.title}), {op.count} a step; record flops/{record.id}, {record.status}, confidence {record.confidence:g}"
+    time = f"{seconds(line.seconds)} of the operation floor ({share:.1f}%)"
+    yield f"{op.name}: {time}, bound by {line.bound_by.replace('_', ' ')}"
+    about = f"record flops/{record.id}, {record.status}, confidence {record.confidence:g}"
+    yield f"class {record.id} ({record.title}), {op.count} a step; {about}"
     yield ""
     for resource, formula in cost_texts(record, pricing.scenario.conventions).items():
         yield from _cost(line, resource, formula, pricing)
@@ -59,9 +61,8 @@ def _lines(line: PricedLine, pricing: Pricing, book: Book) -> Iterator[str]:
     yield ""
     for source in record.sources:
         found = book.record(Source, source)
-        yield f"source {source}: {found.title}. {found.publisher}{', ' + found.date if found.date else ''}. {found.url}".rstrip(
-            ". "
-        )
+        words = (f"{found.title}.", ", ".join(filter(None, (found.publisher, found.date))) + ".", found.url)
+        yield f"source {source}: {' '.join(filter(None, words))}"
 
 
 def _cost(line: PricedLine, resource: str, formula: str, pricing: Pricing) -> Iterator[str]:

@@ -1,0 +1,37 @@
+"""Every model and every part of the book can be priced, in every phase."""
+
+from __future__ import annotations
+
+import pytest
+
+from flopmap.records.book import load
+from tests.cli.support import LLAMA_8B, data
+
+BOOK = load()
+
+
+@pytest.mark.parametrize("phase", ["decode", "prefill", "mixed"])
+@pytest.mark.parametrize("model", BOOK.ids("models"))
+def test_every_model_prices_in_every_phase(model: str, phase: str) -> None:
+    answer = data("why", model, "--on", "h100-sxm", "--phase", phase)
+    floors, totals = answer["floor_seconds"], answer["totals"]
+    assert 0 < floors["device"] <= floors["operation"] <= floors["engine"]
+    assert sum(op["matrix_flop"] for op in answer["ops"]) == totals["matrix_flop"]
+    moved = sum(totals["device_bytes"].values())
+    assert sum(op["device_bytes"] for op in answer["ops"]) == pytest.approx(moved, rel=1e-12)
+    assert sum(op["share"] for op in answer["ops"]) == pytest.approx(1, abs=1e-9)
+    assert sum(answer["elasticity"].values()) == pytest.approx(1, abs=1e-9)
+    assert 0 < answer["parameters"]["active"]
+    assert answer["parameters"]["embedding"] <= answer["parameters"]["total"]
+
+
+@pytest.mark.parametrize("part", BOOK.ids("parts"))
+def test_every_part_prices_the_8b(part: str) -> None:
+    decode = data("why", LLAMA_8B, "--on", part)
+    prefill = data("why", LLAMA_8B, "--on", part, "--phase", "prefill")
+    for answer in (decode, prefill):
+        floors = answer["floor_seconds"]
+        assert 0 < floors["device"] <= floors["operation"] <= floors["engine"]
+        assert answer["memory"]["capacity_bytes"] > 1e9
+    assert decode["bound_by"] == "memory_bandwidth"
+    assert decode["floor_seconds"]["operation"] < prefill["floor_seconds"]["operation"]
