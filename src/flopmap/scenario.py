@@ -176,10 +176,16 @@ def _activations(request: Request, book: Book, checkpoint: Checkpoint, machine: 
         return chosen
     if checkpoint.dtype is None:
         notes.append("data type bf16: the config names none")
-    return book.record(Format, checkpoint.dtype or "bf16")
+    stated = book.record(Format, checkpoint.dtype or "bf16")
+    computable = _computable(book, machine)
+    if _math_of(stated, machine) is None and computable:
+        notes.append(f"data type {computable[0]}: {machine.part.id} does not compute in {stated.id}, the config's")
+        return book.record(Format, computable[0])
+    return stated
 
 
 def _computable(book: Book, machine: Machine) -> list[str]:
+    """The data types of activations that the part multiplies in."""
     return [
         dtype
         for dtype in dtypes(machine.part)

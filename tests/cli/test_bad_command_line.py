@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.support import LLAMA_8B, WHY, flopmap, refused
+from tests.cli.support import LLAMA_8B, WHY, flopmap, refused, write_config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -165,8 +165,6 @@ def test_an_unknown_convention_lists_the_names(book: Book) -> None:
 
 
 def test_a_nominal_size_needs_one_on_record(tmp_path: Path) -> None:
-    from tests.cli.support import write_config
-
     path = write_config(tmp_path)
     message = f"flopmap why: error: --convention parameters=nominal: {path} has no nominal size on record"
     refused(2, message, "why", path, "--on", "h100", "--convention", "parameters=nominal")

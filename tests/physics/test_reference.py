@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from flopmap.floor.roofline import Pricing
 from flopmap.step import Group
 from tests.physics.reference import Pass, Rates, Sequence, Shape, forward
 from tests.physics.support import priced_groups, scaled, scenario_of, with_config
 
 if TYPE_CHECKING:
+    from flopmap.floor.roofline import Pricing
     from flopmap.records.book import Book
 
 H100 = Rates(matrix=989.5e12, vector=66.9e12, exp=3.865e12, bandwidth=3.35e12)

@@ -58,7 +58,7 @@ def problems(folder: Path, content: str | bytes) -> list[str]:
         ('"017"', "017"),
         ("'2026-12-01'", "2026-12-01"),
         ('"5"', "5"),
-        ("| \n  two\n  lines", "two\nlines"),
+        ("| \n  two\n  lines", "two\nlines\n"),
         ("[1, [2, a]]", [1, [2, "a"]]),
         ("{b: 1, c: {}}", {"b": 1, "c": {}}),
     ],

@@ -1,4 +1,4 @@
-"""``--explain``: every printed figure is the printed formula with the printed numbers put in, from a record with a source."""
+"""``--explain``: every printed figure is the printed formula evaluated, from a record with a source."""
 
 from __future__ import annotations
 
@@ -64,9 +64,14 @@ CALLS: dict[str, Callable[..., Any]] = {
 }
 UNIT = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 # 12 × (2 × 8 × (4,096 × 6,144)) = 9,663,676,416 FLOP
-COST = re.compile(r"^  (?P<resource>\w+) = (?P<formula>.+)\n    = (?P<numbers>.+) = (?P<result>\S+) (?P<unit>.+)$", re.MULTILINE)
+COST = re.compile(
+    r"^  (?P<resource>\w+) = (?P<formula>.+)\n    = (?P<numbers>.+) = (?P<result>\S+) (?P<unit>.+)$", re.MULTILINE
+)
 # matrix_seconds = matrix / matrix_peak = 218,103,808 / 989,500,000,000,000 = 220.4 ns  <- binds
-TIME = re.compile(r"^  (?P<term>\w+_seconds) = .+ = (?P<numbers>.+) = (?P<result>\S+) (?P<unit>n?µ?m?s)(?P<binds>  <- binds)?$", re.MULTILINE)
+TIME = re.compile(
+    r"^  (?P<term>\w+_seconds) = .+ = (?P<numbers>.+) = (?P<result>\S+) (?P<unit>n?µ?m?s)(?P<binds>  <- binds)?$",
+    re.MULTILINE,
+)
 HEAD = re.compile(
     r"^(?P<name>\S.*): (?P<time>\S+ \S+) of the operation floor \((?P<share>[\d.]+)%\), bound by (?P<bound>.+)\n"
     r"class (?P<class>\S+) \((?P<title>.+)\), (?P<count>\d+) a step; "
@@ -107,7 +112,7 @@ def _computed(node: ast.AST) -> Any:
             return OPERATORS[type(op)](_computed(left), _computed(right))
         case ast.Call(func=ast.Name(id=name), args=arguments):
             return CALLS[name](*map(_computed, arguments))
-    raise AssertionError(f"not a number: {ast.unparse(node)}")  # type: ignore[arg-type]
+    raise AssertionError(f"not a number: {ast.unparse(node)}")
 
 
 def blocks(explained: str) -> list[Block]:
@@ -120,7 +125,9 @@ def blocks(explained: str) -> list[Block]:
 def explained_ops(name: str) -> list[tuple[dict[str, Any], Block]]:
     """Each op of a scenario as data, beside what ``--explain`` says of it when its class is asked for."""
     ops = data(*SCENARIOS[name])["ops"]
-    said = [block for kind in {op["class"] for op in ops} for block in blocks(text(*SCENARIOS[name], "--explain", kind))]
+    said = [
+        block for kind in {op["class"] for op in ops} for block in blocks(text(*SCENARIOS[name], "--explain", kind))
+    ]
     by_name = {block.head["name"]: block for block in said}
     assert sorted(op["name"] for op in ops) == sorted(block.head["name"] for block in said)
     return [(op, by_name[op["name"]]) for op in ops]
@@ -174,7 +181,9 @@ def test_every_time_of_every_op_is_its_formula_evaluated(name: str) -> None:
         assert len(times) == sum(line.startswith("  ") and "_seconds = " in line for line in block.body.splitlines())
         for time in times:
             where = f"{op['name']}: {time[0]}"
-            assert computed(time["numbers"]) == pytest.approx(number(time["result"]) * UNIT[time["unit"]], rel=2e-3), where
+            assert computed(time["numbers"]) == pytest.approx(number(time["result"]) * UNIT[time["unit"]], rel=2e-3), (
+                where
+            )
         (binding,) = [time for time in times if time["binds"]]
         longest = max(number(time["result"]) * UNIT[time["unit"]] for time in times)
         assert number(binding["result"]) * UNIT[binding["unit"]] == longest

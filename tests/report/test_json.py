@@ -1,4 +1,4 @@
-"""The data of ``why``: every key that outside programs rely on, numbers that add up, SI units, one answer a scenario."""
+"""The data of ``why``: every key that programs rely on, numbers that add up, SI units, one answer a scenario."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ KEYS: dict[str, Any] = {
         "exp_op": NUMBER,
         "launches": WHOLE,
         "link_bytes": NUMBER,
-        "device_bytes": {kind: NUMBER for kind in ("weights", "kv", "state", "activations", "logits")},
+        "device_bytes": dict.fromkeys(("weights", "kv", "state", "activations", "logits"), NUMBER),
     },
     "floor_seconds": {"device": NUMBER, "operation": NUMBER, "engine": NUMBER},
     "estimate_seconds": {"value": OPTIONAL, "low": OPTIONAL, "high": OPTIONAL},
@@ -100,8 +100,11 @@ CASES = {
     "quantized": (*WHY, "--quantization", "awq", "--kv-cache-dtype", "fp8", "--context-len", "32k"),
     "too large": ("why", LLAMA_70B, "--on", "rtx-4090"),
     "windows": ("why", "google/gemma-2-9b", "--on", "mi300x", "--context-len", "16k"),
-    "unknown rates": ("why", "gpt2", "--on", "tpu-v5e"),
-    "conventions": (*WHY, *(f"--convention={choice}" for choice in ("mask=full", "attention-bytes=naive", "logits=all"))),
+    "unknown rates": ("why", "Qwen/Qwen3-8B", "--on", "tpu-v5e"),
+    "conventions": (
+        *WHY,
+        *(f"--convention={choice}" for choice in ("mask=full", "attention-bytes=naive", "logits=all")),
+    ),
     "nominal": ("why", LLAMA_70B, "--on", "h100-sxm", "--convention", "parameters=nominal"),
 }
 cases = pytest.mark.parametrize("case", CASES)
@@ -244,7 +247,10 @@ def test_a_bundled_model_is_named_by_its_id_and_a_file_by_its_path(book: Book, t
         (("--throughput", "640", "--batch-size", "8"), 0.0125),  # 8 tokens a step
         (("--ttft", "1.4s"), 1.4),
         (("--ttft", "1.4s", "--phase", "mixed"), 1.4),
-        (("--throughput", "81920", "--phase", "prefill", "--input-len", "1k", "--batch-size", "8"), 0.1),  # 8 x 1024 tokens
+        (
+            ("--throughput", "81920", "--phase", "prefill", "--input-len", "1k", "--batch-size", "8"),
+            0.1,
+        ),  # 8 x 1024 tokens
         (("--step-time", "1s", "--phase", "prefill"), 1.0),
     ],
     ids=["tpot", "itl", "step", "decode throughput", "ttft", "ttft mixed", "prefill throughput", "step prefill"],
@@ -294,7 +300,7 @@ def test_70b_on_80_gb_does_not_fit_and_the_floor_is_given() -> None:
 
 
 def test_what_has_no_rate_on_record_is_said_not_to_be_counted() -> None:
-    answer = data("why", "gpt2", "--on", "tpu-v5e")
+    answer = data("why", "Qwen/Qwen3-8B", "--on", "tpu-v5e")
     assert any("no vector peak on record" in note for note in answer["not_counted"])
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.support import LLAMA_70B, WHY, flopmap, text
+from tests.cli.support import LLAMA_70B, WHY, flopmap, text, write_config
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CASES = {
     "decode": WHY,
@@ -51,12 +55,8 @@ def test_a_table_stands_under_its_title(case: str) -> None:
     assert report.count("\n### ") == len(titles)
 
 
-def test_a_pipe_in_a_name_stays_in_its_cell(tmp_path: object) -> None:
-    from pathlib import Path
-
-    from tests.cli.support import write_config
-
-    folder = Path(str(tmp_path)) / "a|b"
+def test_a_pipe_in_a_name_stays_in_its_cell(tmp_path: Path) -> None:
+    folder = tmp_path / "a|b"
     folder.mkdir()
     report = flopmap("why", write_config(folder), "--on", "h100", "--markdown").out
     assert "a\\|b/config.json (bf16)" in report

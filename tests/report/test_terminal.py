@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.support import LLAMA_70B, LLAMA_8B, WHY, flopmap, text, why
+from tests.cli.support import LLAMA_8B, LLAMA_70B, WHY, data, flopmap, text, why, write_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 SAID = {
     "phase": ("--phase", "decode"),
@@ -91,15 +92,23 @@ def test_what_was_said_is_not_assumed(word: str) -> None:
     assert why(*words_of(SAID.values()))["assumptions"] == []
 
 
-def test_a_config_without_data_type_is_assumed_bf16_aloud(tmp_path: object) -> None:
-    from pathlib import Path
-
-    from tests.cli.support import data, write_config
-
-    path = write_config(Path(str(tmp_path)), torch_dtype=None)
+def test_a_config_without_data_type_is_assumed_bf16_aloud(tmp_path: Path) -> None:
+    path = write_config(tmp_path, torch_dtype=None)
     answer = data("why", path, "--on", "h100", *words_of(SAID.values()))
     assert answer["assumptions"] == ["data type bf16: the config names none"]
     assert data("why", path, "--on", "h100", "--dtype", "bf16", *words_of(SAID.values()))["assumptions"] == []
+
+
+def test_a_data_type_that_the_part_has_not_is_replaced_aloud() -> None:
+    answer = data("why", "gpt2", "--on", "tpu-v5e", "--context-len", "512")
+    assert answer["scenario"]["dtype"] == "bf16"
+    assert "data type bf16: tpu-v5e does not compute in fp32, the config's" in answer["assumptions"]
+
+
+def test_a_context_beyond_the_table_of_positions_is_said() -> None:
+    note = "2048 tokens go beyond the model's table of 1024 positions"
+    assert note in data("why", "gpt2", "--on", "l4")["assumptions"]
+    assert note not in data("why", "gpt2", "--on", "l4", "--context-len", "1024")["assumptions"]
 
 
 def test_input_and_output_length_set_the_mean_context() -> None:

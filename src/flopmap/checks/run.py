@@ -38,7 +38,7 @@ def check(overlays: tuple[Path, ...]) -> Outcome:
     if drafted.problems:
         return Outcome(problems=_ordered(drafted.problems), counts=counts, claims=[])
     if not overlays:
-        replace(Path(BUILT), drafted.built)
+        replace(Path(BUILT), drafted.built, drafted.started)
     book = decode(drafted.built)
     problems: list[Problem] = []
     for rule in RULES:

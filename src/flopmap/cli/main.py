@@ -42,7 +42,7 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, with one-line errors and the nearest flag where one is misspelt; ``output`` flags exclude each other."""
+    """argparse with one-line errors and the nearest flag where one is misspelt; ``output`` flags exclude each other."""
 
     def __init__(self, prog: str, description: str, **more: Any) -> None:
         super().__init__(prog=prog, description=description, formatter_class=Help, **more)

@@ -58,13 +58,14 @@ def _attention(config: Config, *, kv_heads: int | None = None, head_dim: int | N
             "num_attention_heads", f"{heads} does not divide hidden_size {hidden}, and head_dim is not given"
         )
     width = config.integer("head_dim", default=head_dim or hidden // heads)
-    rotated = min(width, int(width * _rotary_share(config)))
+    rotated = min(width, int(width * _rotary_share(config, 1.0)))
     return Attention(heads=heads, kv_heads=keys, head_dim=width, value_dim=width, rotary_dim=rotated)
 
 
-def _rotary_share(config: Config) -> float:
-    default = Config(config.table("rope_parameters"), config.name).number("partial_rotary_factor", default=1.0)
-    return min(1.0, config.number("partial_rotary_factor", default=default))
+def _rotary_share(config: Config, default: float) -> float:
+    """The share of a head that is rotated, in either spelling. ``default`` is the family's."""
+    nested = Config(config.table("rope_parameters"), config.name).number("partial_rotary_factor", default=default)
+    return min(1.0, config.number("partial_rotary_factor", default=nested))
 
 
 def _feed_forward(config: Config, activation: str = "silu", *, gated: bool = True, bias: bool = False) -> FeedForward:
@@ -169,8 +170,7 @@ def _qwen_layers(config: Config, layer: Layer) -> tuple[Layer, ...]:
 def phi(config: Config) -> Architecture:
     """Phi 1 to 2: a parallel block under one LayerNorm, biases everywhere, the LM head included."""
     attention = _biased(_attention(config), qkv=True, out=True)
-    share = _rotary_share(config) if config.has("partial_rotary_factor", "rope_parameters") else 0.5
-    attention = replace(attention, rotary_dim=int(attention.head_dim * share))
+    attention = replace(attention, rotary_dim=int(attention.head_dim * _rotary_share(config, 0.5)))
     norm = Norm(kind="layer", bias=True)
     if config.flag("qk_layernorm", default=False):
         attention = replace(attention, qk_norm="shared", qk_norm_kind=norm)

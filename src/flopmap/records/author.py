@@ -9,6 +9,7 @@ import contextlib
 import difflib
 import math
 import re
+import time
 import typing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,9 +49,12 @@ class File(NamedTuple):
     name: str
     data: Any
     places: dict[Path_, tuple[int, int]]
+    below: File | None = None
 
     def problem(self, path: Path_, message: str, fix: str = "") -> Problem:
-        """A fault at a path of this file (or at its nearest parent that the file has)."""
+        """A fault at a path of this file (or of the file below it that has the path; or at the nearest parent)."""
+        if path not in self.places and self.below is not None and path in self.below.places:
+            return self.below.problem(path, message, fix)
         place = path
         while place not in self.places and place:
             place = place[:-1]
@@ -225,9 +229,10 @@ def _over(below: File | None, file: File) -> File:
     if below is None or not isinstance(file.data, dict):
         return file
     data = _merge(below.data, file.data)
-    if isinstance(data.get("counts"), list) and file.data.get("counts") is data["counts"]:
-        data["counts"] = list(below.data["counts"]) + data["counts"]
-    return file._replace(data=data, places={**below.places, **file.places})
+    added = file.data.get("counts")
+    if isinstance(added, list) and isinstance(below.data, dict):
+        data["counts"] = [*below.data.get("counts", ()), *added]
+    return file._replace(data=data, below=below)
 
 
 def _merge(base: Any, over: Any) -> Any:
@@ -373,15 +378,20 @@ def aliases(resolved: dict[str, dict[str, Any]], source: Source) -> tuple[dict[s
 
 
 class Draft(NamedTuple):
-    """A book as read from YAML: where each record stands, the built JSON, and the problems of form found so far."""
+    """A book as read from YAML: where each record stands, the built JSON, and the problems of form found so far.
+
+    ``started`` is when reading began, in nanoseconds of the file system's clock.
+    """
 
     source: Source
     built: bytes
     problems: list[Problem]
+    started: int
 
 
 def draft(folders: tuple[Path, ...]) -> Draft:
     """Read and build the folders, later ones over earlier ones. Raises :class:`Faults` when that makes no book."""
+    started = time.time_ns()
     source = read(folders)
     resolved = resolve(source)
     names, problems = aliases(resolved, source)
@@ -392,7 +402,7 @@ def draft(folders: tuple[Path, ...]) -> Draft:
         "records": resolved,
         "aliases": names,
     }
-    return Draft(source, msgspec.json.encode(built), problems)
+    return Draft(source, msgspec.json.encode(built), problems, started)
 
 
 def build(folder: Path, overlays: tuple[Path, ...] = (), write: Path | None = None) -> bytes:
@@ -407,15 +417,16 @@ def build(folder: Path, overlays: tuple[Path, ...] = (), write: Path | None = No
     if drafted.problems:
         raise BookError("\n".join(map(str, drafted.problems)))
     if write is not None:
-        replace(write, drafted.built)
+        replace(write, drafted.built, drafted.started)
     return drafted.built
 
 
-def replace(path: Path, built: bytes) -> None:
+def replace(path: Path, built: bytes, started: int) -> None:
     """Replace the built book in one move, so that another process never reads half of it."""
     import os
 
     fresh = path.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):  # a read-only installation still works, it only builds again next time
         fresh.write_bytes(built)
+        os.utime(fresh, ns=(started, started))  # so that what was edited meanwhile is newer
         fresh.replace(path)

@@ -193,6 +193,7 @@ def _power(base: Any, exponent: Any) -> Any:
 
 SCALAR: dict[str, Any] = {
     "__builtins__": {},
+    "_inf": math.inf,
     "_min": min,
     "_max": max,
     "_ceil": math.ceil,
@@ -333,6 +334,7 @@ def array_namespace() -> dict[str, Any]:
 
     return {
         "__builtins__": {},
+        "_inf": math.inf,
         "_min": over(np.minimum),
         "_max": over(np.maximum),
         "_ceil": np.ceil,
@@ -356,7 +358,7 @@ def _emit(expr: Expr, uses: dict[Expr, int], names: dict[Expr, str], lines: list
     if isinstance(expr, str):
         return expr
     if not isinstance(expr, tuple):
-        return repr(expr)
+        return "_inf" if expr == math.inf else repr(expr)
     if expr in names:
         return names[expr]
     operands = [_emit(part, uses, names, lines) for part in expr[1:]]

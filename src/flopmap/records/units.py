@@ -46,8 +46,6 @@ def dimension(expr: Expr, units: Mapping[str, Dimension]) -> Dimension:
         if of[0]:
             raise FormulaError(f"log2 takes a pure number, {text(operands[0])} is in {unit_text(of[0])}")
         return {}
-    if operator == "where":
-        operands, of = operands[1:], of[1:]
     return _like(operator, operands, of)
 
 
@@ -59,12 +57,13 @@ def _power_dimension(operator: str, operands: list[Expr], of: list[Dimension]) -
         return {}
     if not isinstance(exponent, int | Fraction):
         raise FormulaError(f"{text(operands[0])} has a unit, so its exponent must be a whole number")
-    return {word: power * exponent for word, power in of[0].items()}
+    return {word: power * exponent for word, power in of[0].items() if exponent}
 
 
 def _like(operator: str, operands: list[Expr], of: list[Dimension]) -> Dimension:
     """Sums, comparisons, minima: all operands must have one dimension. A literal 0 fits anything."""
-    known = [d for operand, d in zip(operands, of, strict=True) if operand != 0] or [{}]
+    alike = list(zip(operands, of, strict=True))[1 if operator == "where" else 0 :]
+    known = [found for operand, found in alike if operand != 0] or [{}]
     for other in known[1:]:
         if other != known[0]:
             raise FormulaError(
