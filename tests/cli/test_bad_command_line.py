@@ -70,6 +70,8 @@ WRONG_FLAGS = {
     "--zzz": "unrecognized arguments: --zzz (see flopmap why --help)",
     "surplus": "unrecognized arguments: surplus",
     "--json --markdown": "argument --markdown: not allowed with argument --json",
+    "--explain lm_head --json": "argument --json: not allowed with argument --explain",
+    "--markdown --explain lm_head": "argument --explain: not allowed with argument --markdown",
     "--on h100-sxm:2": "--on h100-sxm:2: plans over several parts are not counted yet; give one part",
     "--on h100:0": "--on h100:0: '0' is not a count of parts (accepted: 1 to 1000000)",
     "--on h100:x": "--on h100:x: 'x' is not a count of parts (accepted: 1 to 1000000)",

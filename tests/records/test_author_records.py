@@ -254,7 +254,10 @@ def test_an_overlay_may_replace_a_record_but_not_extend_what_it_replaces(base: P
             ["T/symbols.yaml:1:17: symbols.mine: Object missing required field `meaning`"],
         ),
         ({"symbols.yaml": "- 1\n"}, ["T/symbols.yaml:1:1: Expected `object`, got `array`"]),
-        ({"conventions.yaml": "mask: {meaning: 5}\n"}, ["T/conventions.yaml:1:17: mask.meaning: Expected `str`, got `int`"]),
+        (
+            {"conventions.yaml": "mask: {meaning: 5}\n"},
+            ["T/conventions.yaml:1:17: mask.meaning: Expected `str`, got `int`"],
+        ),
     ],
     ids=lambda value: next(iter(value.values()))[-30:] if isinstance(value, dict) else "",
 )
@@ -280,7 +283,11 @@ def test_every_faulty_file_is_told_not_only_the_first(base: Path, overlay: Path)
     [
         ("[mine]", "[Mine]", ["T/engines/b.yaml:3:11: aliases.0: 'Mine' already names a. Fix: give it to one of them"]),
         ("[x]", "[y, A]", ["T/engines/b.yaml:3:14: aliases.1: 'A' already names a. Fix: give it to one of them"]),
-        ("[ideal]", "[]", ["T/engines/a.yaml:3:11: aliases.0: 'ideal' already names ideal. Fix: give it to one of them"]),
+        (
+            "[ideal]",
+            "[]",
+            ["T/engines/a.yaml:3:11: aliases.0: 'ideal' already names ideal. Fix: give it to one of them"],
+        ),
         ("[a, A, twice, twice]", "[h100-sxm]", []),
     ],
 )

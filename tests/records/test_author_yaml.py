@@ -100,7 +100,10 @@ def test_what_is_read_in_two_ways_is_refused(tmp_path: Path, written: str, messa
         ("a: 1\nb: 2\na: 3\n", ["x.yaml:3:1: a: this key stands twice"]),
         ("a:\n  b: 1\n  b: 1\n", ["x.yaml:3:3: a.b: this key stands twice"]),
         ("1: 5\n1: 6\n", ["x.yaml:2:1: 1: this key stands twice"]),
-        ("a: [{b: 1, b: 2}]\na: 1\n", ["x.yaml:1:12: a.0.b: this key stands twice", "x.yaml:2:1: a: this key stands twice"]),
+        (
+            "a: [{b: 1, b: 2}]\na: 1\n",
+            ["x.yaml:1:12: a.0.b: this key stands twice", "x.yaml:2:1: a: this key stands twice"],
+        ),
         ("a: &x [1]\nb: *x\n", [f"x.yaml:2:1: b: {NO_ANCHORS}"]),
         ("a: &x 5\nb: *x\n", [f"x.yaml:2:1: b: {NO_ANCHORS}"]),
         ("a: &x {b: 1}\nc: {<<: *x}\n", [f"x.yaml:2:5: c.<<: {NO_ANCHORS}"]),

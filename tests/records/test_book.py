@@ -33,9 +33,7 @@ def age(folder: Path, seconds: float) -> None:
 # -- finding ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", ["h100-sxm", "H100-SXM", "h100_sxm", "NVIDIA H100 80GB HBM3", "nvidia h100 80gb hbm3"]
-)
+@pytest.mark.parametrize("name", ["h100-sxm", "H100-SXM", "h100_sxm", "NVIDIA H100 80GB HBM3", "nvidia h100 80gb hbm3"])
 def test_a_part_is_found_by_id_and_alias_in_any_case(book: Book, name: str) -> None:
     assert book.find("parts", name) == "h100-sxm"
     assert book.record(Part, name).id == "h100-sxm"
