@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +13,7 @@ from tests.records.small_book import ENGINE, LAW, OP_CLASS, small_book, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
@@ -163,7 +163,8 @@ def test_the_small_book_laid_over_itself_has_no_problems(small: Path) -> None:
         ),
         pytest.param(
             {"symbols.yaml": "symbols: {k: {unit: token, meaning: m, sum: nwe}}\n"},
-            "T/symbols.yaml:1:45: symbols.k.sum: unknown symbol 'nwe' in 'nwe'. Fix: use new, or add it to symbols.yaml",
+            "T/symbols.yaml:1:45: symbols.k.sum: unknown symbol 'nwe' in 'nwe'. "
+            "Fix: use new, or add it to symbols.yaml",
             id="unknown symbol of a symbol",
         ),
         pytest.param(
@@ -351,7 +352,7 @@ def test_what_is_right_is_left_in_peace(tmp_path: Path, files: dict[str, str]) -
 
 def test_all_faults_are_told_in_order_of_file_and_line(tmp_path: Path) -> None:
     files = {
-        "flops/b.yaml": f"{OP_CLASS}cost:\n  matrix: seconds\n  weights: t\nsee: [gme]\n",
+        "flops/b.yaml": f"{OP_CLASS}cost:\n  matrix: seconds\n  weights: t\nsee: [gem]\n",
         "flops/a.yaml": f"{OP_CLASS}cost: {{matrix: tt}}\n",
         "engines/a.yaml": "title: e\n",
     }
@@ -360,7 +361,7 @@ def test_all_faults_are_told_in_order_of_file_and_line(tmp_path: Path) -> None:
         "T/flops/a.yaml:5:16: cost.matrix: unknown symbol 'tt' in 'tt'. Fix: use t, or add it to symbols.yaml",
         "T/flops/b.yaml:6:11: cost.matrix: 'seconds' comes out in s, not in a pure number",
         "T/flops/b.yaml:7:12: cost.weights: 't' comes out in a pure number, not in byte",
-        "T/flops/b.yaml:8:7: see.0: no flops record 'gme'. Fix: use gemm, or write flops/gme.yaml",
+        "T/flops/b.yaml:8:7: see.0: no flops record 'gem'. Fix: use gemm, or write flops/gem.yaml",
     ]
 
 

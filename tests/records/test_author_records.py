@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flopmap.records.author import Faults, build, draft
+from flopmap.records.author import build, draft
+from flopmap.records.yaml_file import Faults
 from flopmap.records.book import BookError, MissingBookError
 from tests.records.small_book import ENGINE, LAW, OP_CLASS, small_book, write
 
@@ -196,15 +197,19 @@ def test_an_overlay_may_replace_a_record_but_not_extend_what_it_replaces(base: P
         (
             {"parts/a.yaml": "extends: h100\ntitle: a\nbandwidth_bytes_per_second:\n  vlaue: 3e12\n"},
             [
-                "T/parts/a.yaml:4:10: bandwidth_bytes_per_second.vlaue: Object contains unknown field `vlaue`. "
-                "Fix: fields here: note, others, source, value"
+                (
+                    "T/parts/a.yaml:4:10: bandwidth_bytes_per_second.vlaue: Object contains unknown field `vlaue`. "
+                    "Fix: fields here: note, others, source, value"
+                )
             ],
         ),
         (
             {"parts/a.yaml": "extends: h100\ntitle: a\nclock_hz: {rated: {value: 1, source: sheet, nte: x}}\n"},
             [
-                "T/parts/a.yaml:3:50: clock_hz.rated.nte: Object contains unknown field `nte`. "
-                "Fix: fields here: note, others, source, value"
+                (
+                    "T/parts/a.yaml:3:50: clock_hz.rated.nte: Object contains unknown field `nte`. "
+                    "Fix: fields here: note, others, source, value"
+                )
             ],
         ),
         (
@@ -224,8 +229,10 @@ def test_an_overlay_may_replace_a_record_but_not_extend_what_it_replaces(base: P
                 "  bad: {formla: t, unit: token, meaning: m}\n"
             },
             [
-                "T/laws/a.yaml:5:17: quantities.bad.formla: Object contains unknown field `formla`. "
-                "Fix: fields here: conventions, formula, meaning, unit"
+                (
+                    "T/laws/a.yaml:5:17: quantities.bad.formla: Object contains unknown field `formla`. "
+                    "Fix: fields here: conventions, formula, meaning, unit"
+                )
             ],
         ),
         (

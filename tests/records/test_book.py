@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,6 +11,9 @@ from flopmap.records import book as module
 from flopmap.records.book import Book, UnknownRecordError, decode, load
 from flopmap.records.types import KINDS, Engine, OpClass, Part
 from tests.records.small_book import ENGINE, small_book, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture(name="home")

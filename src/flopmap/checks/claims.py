@@ -15,9 +15,10 @@ from flopmap.records.types import Claim, Law, OpClass, Part
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flopmap.records.author import Problem, Source
+    from flopmap.records.author import Source
     from flopmap.records.book import Book
     from flopmap.records.notation import Expr
+    from flopmap.records.yaml_file import Problem
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):

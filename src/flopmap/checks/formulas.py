@@ -13,9 +13,10 @@ from flopmap.records.units import Dimension, dimension, unit_dimension, unit_tex
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from flopmap.records.author import File, Path_, Problem, Source
+    from flopmap.records.author import Source
     from flopmap.records.book import Book
     from flopmap.records.types import Symbol
+    from flopmap.records.yaml_file import File, Path_, Problem
 
 
 def check(book: Book, source: Source) -> Iterator[Problem]:

@@ -11,8 +11,9 @@ from flopmap.records.book import to_data
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flopmap.records.author import File, Path_, Problem, Source
+    from flopmap.records.author import Source
     from flopmap.records.book import Book
+    from flopmap.records.yaml_file import File, Path_, Problem
 
 SOURCELESS = ("sources",)
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import msgspec
 
 from flopmap.checks import claims, formulas, links
-from flopmap.records.author import Faults, Problem, draft, replace
+from flopmap.records.author import draft, replace
 from flopmap.records.book import BOOK, BUILT, MissingBookError, decode
 from flopmap.records.formula import FormulaError
+from flopmap.records.yaml_file import Faults, Problem
 
 RULES = (formulas.check, links.check, claims.check)
 
