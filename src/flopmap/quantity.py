@@ -6,12 +6,7 @@ GB is 1e9 bytes and GiB is 2**30. For token counts ``8k`` is 8192, as context le
 from __future__ import annotations
 
 import math
-import re
 
-NUMBER = r"(?P<number>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+)"
-COUNT = re.compile(rf"^{NUMBER}\s*(?P<unit>[kKmM]?)$")
-TIME = re.compile(rf"^{NUMBER}\s*(?P<unit>ns|us|µs|ms|s|min|)$")
-SPEED = re.compile(rf"^{NUMBER}\s*(?P<unit>(?:tok|tokens?|t)/s|)$")
 SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 TOKENS = {"": 1, "k": 1024, "m": 1024**2}
 FIGURES = 4
@@ -19,6 +14,8 @@ MOST_DECIMALS = 6
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
+SPEEDS = ("", "tok/s", "token/s", "tokens/s", "t/s")
+UNIT_CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZµ/ "
 LARGEST_COUNT = 1e18
 LONGEST_SHOWN = 60
 
@@ -29,10 +26,10 @@ class QuantityError(ValueError):
 
 def parse_count(text: str) -> int:
     """A count of tokens or sequences: ``2048``, ``8k`` (8192), ``1m`` (1048576)."""
-    match = COUNT.match(text.strip())
-    if match is None:
+    number, unit = _split(text)
+    if number is None or unit.lower() not in TOKENS:
         raise QuantityError(f"{shown(text)} is not a count (accepted: 2048, 8k, 1m)")
-    number = float(match["number"]) * TOKENS[match["unit"].lower()]
+    number *= TOKENS[unit.lower()]
     if not number < LARGEST_COUNT or number != math.floor(number):
         raise QuantityError(f"{shown(text)} is not a whole count (accepted: 2048, 8k, 1m)")
     return int(number)
@@ -40,18 +37,32 @@ def parse_count(text: str) -> int:
 
 def parse_seconds(text: str) -> float:
     """A time: ``28ms``, ``1.2s``, ``350us``. A bare number has no unit and is refused."""
-    match = TIME.match(text.strip())
-    if match is None or not match["unit"]:
+    number, unit = _split(text)
+    if number is None or unit not in SECONDS:
         raise QuantityError(f"{shown(text)} is not a time (accepted: 28ms, 1.2s, 350us)")
-    return _positive(text, float(match["number"]) * SECONDS[match["unit"]])
+    return _positive(text, number * SECONDS[unit])
 
 
 def parse_tokens_per_second(text: str) -> float:
     """A throughput in tokens per second: ``227.8`` or ``227.8tok/s``."""
-    match = SPEED.match(text.strip())
-    if match is None:
+    number, unit = _split(text)
+    if number is None or unit not in SPEEDS:
         raise QuantityError(f"{shown(text)} is not a throughput in tokens per second (accepted: 227.8, 227.8tok/s)")
-    return _positive(text, float(match["number"]))
+    return _positive(text, number)
+
+
+def _split(text: str) -> tuple[float | None, str]:
+    """A number without sign and the unit behind it; None for what is no number. (Regular expressions start slowly.)."""
+    whole = text.strip()
+    digits = whole.rstrip(UNIT_CHARACTERS)
+    unit = whole[len(digits) :].strip()
+    digits = digits.strip()
+    if not digits or digits[0] not in "0123456789." or not set(digits) <= set("0123456789.eE+-"):
+        return None, unit
+    try:
+        return float(digits), unit
+    except ValueError:
+        return None, unit
 
 
 def shown(value: object) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # -- one op -----------------------------------------------------------------------------------------------------------
 
 MOVED = {"weights": 100, "kv_traffic": 20, "state": 3, "activations": 0.5, "logit_traffic": 0.25}
-RATES = {"matrix_peak": 1000, "vector_peak": 50, "exp_rate": 4, "bandwidth": 10}
+RATES = {"matrix_peak": 1000, "vector_peak": 50, "exp_rate": 8, "bandwidth": 10}
 
 
 def roofline(book: Book, wanted: str, **costs: float) -> float:
@@ -30,12 +30,12 @@ def test_all_kinds_of_bytes_go_through_device_memory(book: Book) -> None:
 def test_each_resource_takes_its_amount_over_its_rate(book: Book) -> None:
     assert roofline(book, "matrix_seconds", matrix=3000) == 3
     assert roofline(book, "vector_seconds", vector=100) == 2
-    assert roofline(book, "exp_seconds", exp=6) == 1.5
+    assert roofline(book, "exp_seconds", exp=12) == 1.5
 
 
 def test_an_op_takes_as_long_as_the_slowest_of_its_resources(book: Book) -> None:
     for matrix, vector, exp, memory in permutations((8.0, 4.0, 2.0, 1.0)):
-        costs = {"matrix": matrix * 1000, "vector": vector * 50, "exp": exp * 4, "weights": memory * 10}
+        costs = {"matrix": matrix * 1000, "vector": vector * 50, "exp": exp * 8, "weights": memory * 10}
         assert roofline(book, "seconds", **costs) == 8
 
 
@@ -64,14 +64,14 @@ def test_compute_runs_at_the_highest_clock(book: Book) -> None:
 
 
 def test_exponentials_may_run_on_the_vector_units_too(book: Book) -> None:
-    # a quadratic is 4 FLOP: 4 + 50 / 4 = 16.5 a second, and 1.25 times that at the highest clock
-    assert device(book, "exp_seconds", {"clock": "rated"}, exp=33) == 2
-    assert device(book, "exp_seconds", exp=33) == 1.6
+    # a quadratic is 4 FLOP: 8 + 50 / 4 = 20.5 a second, and 1.25 times that at the highest clock
+    assert device(book, "exp_seconds", {"clock": "rated"}, exp=41) == 2
+    assert device(book, "exp_seconds", exp=41) == 1.6
 
 
 def test_the_device_floor_is_the_slowest_resource_alone(book: Book) -> None:
     for matrix, vector, exp, memory in permutations((8.0, 4.0, 2.0, 1.0)):
-        costs = {"matrix": matrix * 1250, "vector": vector * 62.5, "exp": exp * 16.5 * 1.25}
+        costs = {"matrix": matrix * 1250, "vector": vector * 62.5, "exp": exp * 20.5 * 1.25}
         assert device(book, "seconds", **costs, weights=memory * 10 + 3) == 8
 
 

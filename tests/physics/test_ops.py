@@ -94,8 +94,8 @@ def test_the_head_without_its_activations(book: Book) -> None:
 
 # -- attention --------------------------------------------------------------------------------------------------------
 
-# 3 tokens that see 50 keys in all, 40 of them from the cache; 12 query heads that share 4 key heads
-ATTENTION = {"pairs": 50, "kv": 40, "t": 3, "heads": 12, "kv_heads": 4, "act_bytes": 3, "kv_bytes": 2}
+# 5 tokens that see 50 keys in all, 40 of them from the cache; 12 query heads that share 4 key heads
+ATTENTION = {"pairs": 50, "kv": 40, "t": 5, "heads": 12, "kv_heads": 4, "act_bytes": 3, "kv_bytes": 2}
 WIDTHS = {"head_dim": 16, "value_dim": 8}
 
 
@@ -110,7 +110,7 @@ def test_attention_is_a_score_and_an_output_for_each_head_and_pair(book: Book) -
         # key heads and not query heads: the error that made a peer's cache 4 to 8 times too large
         assert spent["kv_traffic"] == 40 * 4 * (16 + 8) * 2
         # the step's own keys and values
-        assert spent["activations"] == 3 * 4 * (16 + 8) * 3
+        assert spent["activations"] == 5 * 4 * (16 + 8) * 3
         assert spent["launches"] == 1
 
 
@@ -126,14 +126,14 @@ def test_attention_that_moves_queries_and_outputs_too(book: Book) -> None:
     for op_class in ("prefill-attention", "decode-attention"):
         spent = cost(book, op_class, {"attention-bytes": "qkvo"}, capped=0, **ATTENTION, **WIDTHS)
         # queries and keys 16 wide, values and outputs 8 wide
-        assert spent["activations"] == 3 * (12 * 16 + 4 * 16 + 4 * 8 + 12 * 8) * 3
+        assert spent["activations"] == 5 * (12 * 16 + 4 * 16 + 4 * 8 + 12 * 8) * 3
         assert spent["kv_traffic"] == 40 * 4 * (16 + 8) * 2
 
 
 def test_naive_attention_writes_and_reads_the_scores_and_the_probabilities(book: Book) -> None:
     for op_class in ("prefill-attention", "decode-attention"):
         spent = cost(book, op_class, {"attention-bytes": "naive"}, capped=0, **ATTENTION, **WIDTHS)
-        assert spent["activations"] == 3 * (12 + 4) * (16 + 8) * 3 + 4 * 50 * 12 * 3
+        assert spent["activations"] == 5 * (12 + 4) * (16 + 8) * 3 + 4 * 50 * 12 * 3
         assert spent["kv_traffic"] == 40 * 4 * (16 + 8) * 2
 
 

@@ -74,6 +74,7 @@ def test_half_of_the_square_is_half_of_the_new_tokens_and_at_least_a_token_itsel
     half = {"mask": "half"}
     assert summed(book, "pairs", [prefill(6, 4)], conventions=half) == 6 * 4 + 18
     assert summed(book, "pairs", [decode(9)], conventions=half) == 9 + 1
+    assert summed(book, "pairs", [decode(0)], conventions=half) == 1
 
 
 def test_statistics_under_a_window(book: Book) -> None:
@@ -87,6 +88,8 @@ def test_statistics_under_a_window(book: Book) -> None:
     assert summed(book, "kv", [prefill(5, 2)], 6) == 2
     assert summed(book, "written", [prefill(5, 2)], 6) == 5
     assert summed(book, "cached", [prefill(5, 2)], 6) == 6
+    # a window of 10 is not full after 5 tokens
+    assert summed(book, "cached", [prefill(2, 3)], 10) == 5
     # a window of 4 and 100 cached: each sees 4, and the first reaches 3 back
     assert summed(book, "pairs", [prefill(5, 100)], 4) == 20
     assert summed(book, "kv", [prefill(5, 100)], 4) == 3

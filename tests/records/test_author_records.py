@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flopmap.records.author import build, draft
-from flopmap.records.yaml_file import Faults
 from flopmap.records.book import BookError, MissingBookError
+from flopmap.records.yaml_file import Faults
 from tests.records.small_book import ENGINE, LAW, OP_CLASS, small_book, write
 
 if TYPE_CHECKING:
@@ -181,7 +181,10 @@ def test_an_overlay_may_replace_a_record_but_not_extend_what_it_replaces(base: P
         (
             {"engines/a.yaml": f"{ENGINE}grpahs: [decode]\n"},
             [
-                f"T/engines/a.yaml:3:9: grpahs: Object contains unknown field `grpahs`. Fix: fields here: {ENGINE_FIELDS}"
+                (
+                    "T/engines/a.yaml:3:9: grpahs: Object contains unknown field `grpahs`. "
+                    f"Fix: fields here: {ENGINE_FIELDS}"
+                )
             ],
         ),
         ({"engines/a.yaml": "sources: [paper]\n"}, ["T/engines/a.yaml:1:1: Object missing required field `title`"]),
@@ -214,7 +217,8 @@ def test_an_overlay_may_replace_a_record_but_not_extend_what_it_replaces(base: P
         ),
         (
             {
-                "parts/a.yaml": "extends: h100\ntitle: a\npeaks:\n  - {unit: matrix, dtype: bf16, value: 1, source: sheet}\n"
+                "parts/a.yaml": "extends: h100\ntitle: a\npeaks:\n"
+                "  - {unit: matrix, dtype: bf16, value: 1, source: sheet}\n"
                 "  - {unit: matrix, dtype: bf61, value: 1, source: sheet}\n"
             },
             ["T/parts/a.yaml:5:27: peaks.1.dtype: Invalid enum value 'bf61'"],
@@ -319,7 +323,8 @@ def test_an_overlay_adds_symbols_units_and_readings_without_losing_any(base: Pat
     write(
         overlay,
         {
-            "symbols.yaml": "counts: [widget]\nsymbols:\n  widgets: {unit: widget, meaning: mine}\n  n: {meaning: ours}\n",
+            "symbols.yaml": "counts: [widget]\nsymbols:\n  widgets: {unit: widget, meaning: mine}\n"
+            "  n: {meaning: ours}\n",
             "conventions.yaml": "mine: {meaning: m, values: {a: b}}\n",
         },
     )

@@ -196,7 +196,7 @@ def test_the_symbols_of_a_formula_are_all_its_names_and_no_function() -> None:
     assert symbols(3) == set()
 
 
-@settings(derandomize=True, max_examples=400, deadline=None)
+@settings(derandomize=True, max_examples=300, deadline=None)
 @given(st.text(alphabet="ab_1290.e+-*/%<>=!() ,'[]:\n", max_size=24))
 def test_any_text_is_a_formula_or_a_formula_error(source: str) -> None:
     with warnings.catch_warnings():

@@ -36,7 +36,7 @@ from tests.records.random_formulas import (
 if TYPE_CHECKING:
     from flopmap.records.notation import Expr
 
-repeatable = settings(derandomize=True, max_examples=200, deadline=None)
+repeatable = settings(derandomize=True, max_examples=120, deadline=None)
 EXACT = 2**52
 
 

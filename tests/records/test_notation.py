@@ -22,7 +22,7 @@ def reread(written: str) -> str:
     return without_commas
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@settings(derandomize=True, max_examples=200, deadline=None)
 @given(formulas, values)
 def test_the_written_formula_has_the_value_of_the_formula(source: str, given: dict[str, Any]) -> None:
     tree = parse(source)

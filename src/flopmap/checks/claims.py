@@ -34,9 +34,9 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-def check(book: Book, source: Source) -> Iterator[Problem]:
+def check(judgements: list[Judgement], source: Source) -> Iterator[Problem]:
     """The claims that do not hold, each at its line."""
-    for judgement in judge(book):
+    for judgement in judgements:
         if judgement.verdict != "agrees":
             kind, _, rest = judgement.record.partition("/")
             file = source.records[kind][rest]

@@ -9,10 +9,7 @@ import msgspec
 from flopmap.checks import claims, formulas, links
 from flopmap.records.author import draft, replace
 from flopmap.records.book import BOOK, BUILT, MissingBookError, decode
-from flopmap.records.formula import FormulaError
 from flopmap.records.yaml_file import Faults, Problem
-
-RULES = (formulas.check, links.check, claims.check)
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,14 +38,13 @@ def check(overlays: tuple[Path, ...]) -> Outcome:
     if not overlays:
         replace(Path(BUILT), drafted.built, drafted.started)
     book = decode(drafted.built)
-    problems: list[Problem] = []
-    for rule in RULES:
-        try:
-            problems += rule(book, drafted.source)
-        except FormulaError:
-            if not problems:  # a formula that cannot be read was reported by the first rule, and stops the later ones
-                raise
-    return Outcome(problems=_ordered(problems), counts=counts, claims=claims.judge(book) if not problems else [])
+    problems = list(formulas.check(book, drafted.source))
+    judged: list[claims.Judgement] = []
+    if not problems:  # a formula that cannot be read or evaluated would stop the rules that evaluate
+        judged = claims.judge(book)
+        problems += claims.check(judged, drafted.source)
+    problems += links.check(book, drafted.source)
+    return Outcome(problems=_ordered(problems), counts=counts, claims=judged)
 
 
 def _ordered(problems: list[Problem]) -> list[Problem]:

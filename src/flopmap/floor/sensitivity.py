@@ -94,7 +94,7 @@ def _flip(pricing: Pricing, name: str) -> tuple[float, str] | None:
     low, high = 1.0, FURTHEST
     if leader(high) == name:
         return None
-    for _ in range(60):
+    for _ in range(40):
         middle = (low * high) ** 0.5
         low, high = (middle, high) if leader(middle) == name else (low, middle)
     return high, leader(high)

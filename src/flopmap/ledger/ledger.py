@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flopmap.ledger.ops import Op, operations
-from flopmap.records.formula import bind, operate, symbols
-from flopmap.records.resolve import costs
+from flopmap.records.formula import bind, operate
+from flopmap.records.resolve import cost_symbols, costs
 from flopmap.records.types import OpClass
 from flopmap.scenario import Precision, Scenario, element_bytes
 from flopmap.step import Statistic
@@ -63,7 +63,7 @@ def _formats(precision: Precision, weights: str, book: Book) -> dict[str, float]
 
 def _line(op: Op, scenario: Scenario, book: Book, formats: dict[str, float]) -> Line:
     record = book.record(OpClass, op.op_class)
-    used = set().union(*map(symbols, costs(record, scenario.conventions).values()))
+    used = cost_symbols(record, scenario.conventions)
     statistics = {}
     for symbol in sorted(used - formats.keys() - dict(op.shapes).keys()):
         window = op.window if book.glossary.symbols[symbol].windowed else None

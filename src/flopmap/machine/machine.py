@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from flopmap.quantity import shown
 from flopmap.records.types import Part, Peak
 
 if TYPE_CHECKING:
     from flopmap.records.book import Book
 
 MAX_COUNT = 1_000_000
-COUNT = re.compile(r"^(?P<part>.+?)(?::(?P<count>[^:]*))?$")
+MAX_DIGITS = 7
 
 
 class MachineError(ValueError):
@@ -38,15 +38,14 @@ def read_machine(text: str, book: Book) -> Machine:
 def _split(text: str, book: Book) -> tuple[str, int]:
     if book.find("parts", text):
         return text, 1
-    match = COUNT.match(text.strip())
-    if match is None:
+    if not text.strip():
         raise MachineError(f"--on {text!r}: give PART or PART:COUNT, such as h100-sxm")
-    count = match["count"]
-    if count is None:
-        return match["part"], 1
-    if not (count.isascii() and count.isdigit()) or not 1 <= int(count) <= MAX_COUNT:
-        raise MachineError(f"--on {text}: {count!r} is not a count of parts (accepted: 1 to {MAX_COUNT})")
-    return match["part"], int(count)
+    name, colon, count = text.strip().rpartition(":")
+    if not colon:
+        return text.strip(), 1
+    if not (count.isascii() and count.isdigit()) or len(count) > MAX_DIGITS or not 1 <= int(count) <= MAX_COUNT:
+        raise MachineError(f"--on {text}: {shown(count)} is not a count of parts (accepted: 1 to {MAX_COUNT})")
+    return name, int(count)
 
 
 def dtypes(part: Part) -> list[str]:

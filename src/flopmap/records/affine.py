@@ -39,7 +39,7 @@ def _collect(expr: Expr, nonnegative: frozenset[str]) -> Sum:
         return _plus({}, _collect(operands[0], nonnegative), -1)
     if operator == "*":
         return _times(_collect(operands[0], nonnegative), _collect(operands[1], nonnegative))
-    if operator == "/" and isinstance(operands[1], int | float):
+    if operator == "/" and isinstance(operands[1], int | float) and operands[1]:
         return {factors: number / operands[1] for factors, number in _collect(operands[0], nonnegative).items()}
     if operator == "max":
         return _maximum([_collect(operand, nonnegative) for operand in operands], nonnegative)

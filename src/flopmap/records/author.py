@@ -189,18 +189,17 @@ def _fields(of: Any, path: Path_) -> str:
     """The fields that the type accepts at a path."""
     for step in path:
         of = _inside(of, step)
-    return ", ".join(sorted(set(getattr(of, "__struct_fields__", ())) - {"id"})) or "none"
+    options = (of, *typing.get_args(of))
+    names = {name for option in options for name in getattr(option, "__struct_fields__", ())}
+    return ", ".join(sorted(names - {"id"})) or "none"
 
 
 def _inside(of: Any, step: str | int) -> Any:
     """The type of what lies at one step of a path: a field, a table's value, a list's item."""
-    of = next((option for option in typing.get_args(of) if hasattr(option, "__struct_fields__")), of)
-    if hasattr(of, "__struct_fields__"):
-        found = typing.get_type_hints(of).get(str(step))
-        options = [option for option in typing.get_args(found) if option not in (type(None), Ellipsis)]
-        inner = options[-1] if options and typing.get_origin(found) is not dict else found
-        return found if typing.get_origin(found) in (dict, tuple) else inner
-    return typing.get_args(of)[-1] if typing.get_origin(of) is dict else of
+    if typing.get_origin(of) in (dict, tuple):
+        return next(option for option in reversed(typing.get_args(of)) if option is not Ellipsis)
+    structs = [option for option in (of, *typing.get_args(of)) if hasattr(option, "__struct_fields__")]
+    return typing.get_type_hints(structs[0]).get(str(step)) if structs else None
 
 
 def aliases(resolved: dict[str, dict[str, Any]], source: Source) -> tuple[dict[str, dict[str, str]], list[Problem]]:

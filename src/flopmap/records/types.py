@@ -1,10 +1,9 @@
 """What a record of the book may contain: one frozen type a kind.
 
 Authors write these as YAML under ``book/<kind>/<id>.yaml``; programs read the built JSON. A record's ``id`` is its
-path: authors never write it. SI base units everywhere; the unit is in the field's name.
+path: authors never write it. SI base units everywhere; the unit is in the field's name. (No postponed annotations here:
+msgspec would compile each of them again when it first decodes a record.)
 """
-
-from __future__ import annotations
 
 from typing import Any, Literal
 
@@ -219,13 +218,6 @@ class Trap(Record, frozen=True, kw_only=True):
     remedy: str
 
 
-class Glossary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``symbols.yaml``: the symbols, and the unit words that stand for a pure number."""
-
-    counts: tuple[str, ...]
-    symbols: dict[str, Symbol]
-
-
 class Symbol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A symbol of the formulas. ``sum`` (and ``windowed``) make it a statistic: summed over the step's sequences."""
 
@@ -236,6 +228,13 @@ class Symbol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     sum: str = ""
     windowed: str = ""
     conventions: dict[str, dict[str, str]] = {}
+
+
+class Glossary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``symbols.yaml``: the symbols, and the unit words that stand for a pure number."""
+
+    counts: tuple[str, ...]
+    symbols: dict[str, Symbol]
 
 
 class Convention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -96,8 +96,11 @@ def _plain(node: Any, path: Path_, file: File, problems: list[Problem], seen: se
         problems.append(file.problem(path, "an alias (*name)", "write the value out; a book has no anchors"))
         return None
     seen.add(id(node))
-    file.places[path] = (node.start_mark.line + 1, node.start_mark.column + 1)
     kind = type(node).__name__
+    if (
+        kind != "ScalarNode" or node.value or node.style or path not in file.places
+    ):  # an absent value has no place but its key's
+        file.places[path] = (node.start_mark.line + 1, node.start_mark.column + 1)
     if kind == "MappingNode":
         return _plain_mapping(node, path, file, problems, seen)
     if kind == "SequenceNode":
