@@ -178,6 +178,11 @@ def test_the_small_book_laid_over_itself_has_no_problems(small: Path) -> None:
             id="wrong unit of a reading",
         ),
         pytest.param(
+            op_class("define: {k: n * weight_bytes}\ncost: {matrix: k}\n"),
+            "T/flops/a.yaml:6:16: cost.matrix: 'k' comes out in byte, not in a pure number",
+            id="wrong unit of a definition",
+        ),
+        pytest.param(
             law("quantities:\n  x: {formula: weights / seconds, unit: s, meaning: m}\n"),
             "T/laws/a.yaml:4:16: quantities.x.formula: 'weights / seconds' comes out in byte/s, not in s",
             id="wrong unit of a quantity",
@@ -337,6 +342,7 @@ def test_a_fault_is_one_line(tmp_path: Path, files: dict[str, str], line: str) -
         claim("quantity: 1979e12 / matrix_peak, part: h100, dtype: fp8, expect: 1, source: paper"),
         op_class('cost: {weights: "0", matrix: "max(0, t)"}\n'),
         law("quantities:\n  t: {formula: 2 * t, unit: token, meaning: its own name is the glossary's}\n"),
+        op_class("define: {k: n * weight_bytes, m: 2 * k}\ncost: {weights: m + k}\n"),
         {"engines/a.yaml": "title: e\nconfidence: 1\n"},
         {"engines/a.yaml": "title: e\nlaunch_seconds: {value: 1e-6, source: paper}\n"},
         {
@@ -378,3 +384,10 @@ def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(MissingBookError) as caught:
         run.check((tmp_path / "nowhere",))
     assert str(caught.value) == f"{tmp_path}/nowhere: no such folder"
+
+
+def test_what_an_overlay_breaks_in_the_book_below_it_is_told_at_its_place_there(tmp_path: Path) -> None:
+    assert problems(tmp_path, {"symbols.yaml": "symbols: {new: {unit: byte}}\n"}) == [
+        "symbols.yaml:4:54: symbols.t.sum: 'new' comes out in byte, not in a pure number",
+        "symbols.yaml:4:86: symbols.t.conventions.mask.full: '2 * new' comes out in byte, not in a pure number",
+    ]

@@ -76,6 +76,7 @@ def test_plain_values_are_read_as_both_versions_of_yaml_read_them(tmp_path: Path
         ("1_", f"'1_' {TWO_READINGS}"),
         ("017", f"'017' {TWO_READINGS}"),
         ("-017", f"'-017' {TWO_READINGS}"),
+        ("007", f"'007' {TWO_READINGS}"),
         ("08", f"'08' {TWO_READINGS}"),
         ("0o17", f"'0o17' {TWO_READINGS}"),
         ("0x1F", f"'0x1F' {TWO_READINGS}"),
@@ -126,7 +127,7 @@ def test_what_is_read_in_two_ways_is_refused(tmp_path: Path, written: str, messa
             "a: \0\n",
             ["x.yaml:1:1: not YAML: unacceptable character #x0000: special characters are not allowed"],
         ),
-        ("a: " + "[" * 1200 + "]" * 1200, ["x.yaml:1:1: not YAML: nested too deeply"]),
+        ("a: " + "[" * 500 + "]" * 500, ["x.yaml:1:1: not YAML: nested too deeply"]),
         (
             "%YAML 1.1\n---\na: yes\n",
             ["x.yaml:3:4: a: 'yes' is read differently by YAML 1.1 and 1.2; write true or false"],

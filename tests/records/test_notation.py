@@ -85,6 +85,8 @@ def test_each_operator_is_written(source: str, line: str, maths: str) -> None:
         ("(a ** b) ** c", "(a^b)^c", r"\left(\mathrm{a}^{\mathrm{b}}\right)^{\mathrm{c}}"),
         ("a ** b ** c", "a^b^c", r"\mathrm{a}^{\mathrm{b}^{\mathrm{c}}}"),
         ("a ** (b + 1)", "a^(b + 1)", r"\mathrm{a}^{\mathrm{b} + 1}"),
+        ("a ** -b", "a^(-b)", r"\mathrm{a}^{-\mathrm{b}}"),
+        ("a ** -2", "a^(-2)", r"\mathrm{a}^{-2}"),
         ("(-2) ** 2", "(-2)^2", r"\left(-2\right)^{2}"),
         ("-a ** 2", "-a^2", r"-\mathrm{a}^{2}"),
         ("(-a) ** 2", "(-a)^2", r"\left(-\mathrm{a}\right)^{2}"),

@@ -51,7 +51,7 @@ def floor_trees(scenario: Scenario, book: Book) -> dict[str, Expr]:
     known = {**machine.values, **totals, "operation_seconds": total(seconds)}
     device = {name: bind(laws["device-floor"][name], known) for name in TERMS if name != "matrix_seconds"}
     device["matrix_seconds"] = total(
-        bind(laws["device-floor"]["matrix_seconds"], {**known, "matrix": flop, "matrix_peak": machine.matrix[dtype]})
+        bind(laws["device-floor"]["matrix_seconds"], {**known, "matrix": flop, "matrix_peak": machine.fastest[dtype]})
         for dtype, flop in matrix.items()
     )
     whole = bind(device_whole(scenario.conventions, book), device)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -36,10 +37,14 @@ TERMS = tuple(PROPERTY_OF)
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine's rates as the laws name them, and those that are not known (taken as infinite, and said so)."""
+    """A machine's rates as the laws name them, and those that are not known (taken as infinite, and said so).
+
+    ``matrix`` are peaks by data type with wide accumulation, ``fastest`` with any: the device floor takes those.
+    """
 
     values: dict[str, float]
     matrix: dict[str, float]
+    fastest: dict[str, float]
     unknown: tuple[str, ...]
 
 
@@ -100,8 +105,10 @@ class Pricer:
         self._sums = statistics_function(self.ledger.statistics, book.glossary, scenario.conventions)
         self._costs = [cost_function(line, self.ledger, scenario) for line in self.ledger.lines]
         roofline, device, engine = law_trees(scenario.conventions, book).values()
-        self._roofline = law_function(tuple(roofline.items()), (*TERMS, "seconds"))
-        self._device = law_function(tuple(device.items()), TERMS)
+        lines_law = law_function(tuple(roofline.items()), (*TERMS, "seconds"))
+        device_law = law_function(tuple(device.items()), TERMS)
+        self._roofline = {dtype: lines_law.under(self.rates, peak) for dtype, peak in self.rates.matrix.items()}
+        self._device = {dtype: device_law.under(self.rates, peak) for dtype, peak in self.rates.fastest.items()}
         self._device_whole = device_whole(scenario.conventions, book)
         self._engine = law_function(tuple(engine.items()), ("launch_seconds_total", "seconds"))
 
@@ -112,12 +119,13 @@ class Pricer:
         by_math = dict.fromkeys(self.rates.matrix, 0.0)
         for line, cost in zip(self.ledger.lines, self._costs, strict=True):
             amounts = cost(sums)
-            *times, seconds = self._roofline(self.rates, amounts, self.rates.matrix[line.math])
-            lines.append(PricedLine(line=line, amounts=amounts, times=tuple(times), seconds=seconds))
+            times = self._roofline[line.math](amounts)
+            lines.append(PricedLine(line=line, amounts=amounts, times=times[:-1], seconds=times[-1]))
             by_math[line.math] += amounts[0]
         totals = tuple(map(sum, zip(*[line.amounts for line in lines], strict=True)))
         operation_seconds = sum(line.seconds for line in lines)
-        launch_seconds, engine_seconds = self._engine(self.rates, totals, 0.0, operation_seconds)
+        engine = self._engine.under(self.rates, math.nan, operation_seconds=operation_seconds)
+        launch_seconds, engine_seconds = engine(totals)
         return Pricing(
             scenario=self.scenario,
             ledger=self.ledger,
@@ -137,8 +145,7 @@ class Pricer:
         matrix_seconds = 0.0
         times: dict[str, float] = {}
         for math_type, flop in by_math.items():
-            found = self._device(self.rates, (flop, *totals[1:]), self.rates.matrix[math_type])
-            times = dict(zip(TERMS, found, strict=True))
+            times = dict(zip(TERMS, self._device[math_type]((flop, *totals[1:])), strict=True))
             matrix_seconds += times["matrix_seconds"]
         return value(self._device_whole, {**times, "matrix_seconds": matrix_seconds})
 
@@ -154,61 +161,53 @@ def price(scenario: Scenario, book: Book) -> Pricing:
 def cost_function(line: Line, ledger: Ledger, scenario: Scenario) -> Callable[[Sequence[float]], tuple[float, ...]]:
     """From the step's sums (in the ledger's order) to an op's costs over all its runs (in the order of RESOURCES)."""
     formulas = costs(line.op_class, scenario.conventions)
-    names, function = _compiled_costs(tuple(formulas.items()))
+    names, function = _compiled_costs(tuple(formulas.items()), tuple(line.statistics))
     known = {**dict(line.op.shapes), **line.formats, "_count": line.op.count}
-    fixed = [known.get(name, 0) for name in names]
-    from_step = [
-        (place, ledger.statistics.index(line.statistics[name]))
-        for place, name in enumerate(names)
-        if name in line.statistics
-    ]
-
-    def evaluate(sums: Sequence[float]) -> tuple[float, ...]:
-        arguments = fixed.copy()
-        for place, index in from_step:
-            arguments[place] = sums[index]
-        return function(*arguments)
-
-    return evaluate
+    fixed = [known[name] for name in names[len(line.statistics) :]]
+    pick = picker([ledger.statistics.index(statistic) for statistic in line.statistics.values()])
+    return lambda sums: function(*pick(sums), *fixed)
 
 
 @functools.cache
-def _compiled_costs(formulas: tuple[tuple[str, Expr], ...]) -> tuple[list[str], Callable[..., tuple[float, ...]]]:
-    """The formulas of an op class as one function, compiled once however many ops and scenarios use it."""
+def _compiled_costs(
+    formulas: tuple[tuple[str, Expr], ...], from_step: tuple[str, ...]
+) -> tuple[list[str], Callable[..., tuple[float, ...]]]:
+    """The formulas of an op class as one function, compiled once however many ops and scenarios use it.
+
+    Its arguments are the step's statistics, then the op's shapes and formats.
+    """
     by_resource = dict(formulas)
     trees = [operate("*", "_count", by_resource.get(resource, 0)) for resource in RESOURCES]
-    names = sorted(set().union(*map(symbols, trees)))
+    names = [*from_step, *sorted(set().union(*map(symbols, trees)) - set(from_step))]
     return names, compiled(code(trees, names))
+
+
+def picker(places: list[int]) -> Callable[[Sequence[float]], Sequence[float]]:
+    """A function that takes the values at some places of a sequence."""
+    if len(places) > 1:
+        return operator.itemgetter(*places)
+    return lambda values: [values[place] for place in places]
 
 
 # -- laws -------------------------------------------------------------------------------------------------------------
 
 
 class LawFunction:
-    """Quantities of a law, compiled once: called with rates, amounts in the order of RESOURCES, and the matrix peak."""
+    """Quantities of a law, compiled once; :meth:`under` a machine's rates it is a function of amounts."""
 
     def __init__(self, trees: Sequence[Expr]) -> None:
-        names = sorted(set().union(*map(symbols, trees)))
-        self._function = compiled(code(trees, names))
-        self._amounts = [(place, RESOURCES.index(name)) for place, name in enumerate(names) if name in RESOURCES]
-        self._rates = [(place, name) for place, name in enumerate(names) if name not in RESOURCES]
-        self._size = len(names)
+        names = set().union(*map(symbols, trees))
+        amounts = sorted(names & set(RESOURCES))
+        self._rates = sorted(names - set(RESOURCES))
+        self._function = compiled(code(trees, [*amounts, *self._rates]))
+        self._pick = picker([RESOURCES.index(name) for name in amounts])
 
-    def __call__(
-        self, machine: Rates, amounts: Sequence[float], peak: float, operation_seconds: float = 0.0
-    ) -> tuple[float, ...]:
-        """The quantities, in order."""
-        arguments: list[float] = [0.0] * self._size
-        for place, index in self._amounts:
-            arguments[place] = amounts[index]
-        for place, name in self._rates:
-            if name == "matrix_peak":
-                arguments[place] = peak
-            elif name == "operation_seconds":
-                arguments[place] = operation_seconds
-            else:
-                arguments[place] = machine.values[name]
-        return self._function(*arguments)
+    def under(self, machine: Rates, peak: float, **more: float) -> Callable[[Sequence[float]], tuple[float, ...]]:
+        """The quantities, in order, as a function of amounts in the order of RESOURCES."""
+        known = {**machine.values, "matrix_peak": peak, **more}
+        fixed = [known[name] for name in self._rates]
+        function, pick = self._function, self._pick
+        return lambda amounts: function(*pick(amounts), *fixed)
 
 
 def law_trees(conventions: Mapping[str, str], book: Book) -> dict[str, dict[str, Expr]]:
@@ -248,8 +247,10 @@ def rates(scenario: Scenario, book: Book) -> Rates:
     constants = {name: symbol.value for name, symbol in book.glossary.symbols.items() if symbol.value is not None}
     maths = (scenario.precision.math, scenario.precision.activation_math)
     peaks = {dtype: peak.value for dtype in maths if (peak := matrix_peak(part, dtype, sheet=sheet))}
+    fastest = {dtype: peak.value for dtype in maths if (peak := matrix_peak(part, dtype, sheet=sheet, narrow=True))}
     return Rates(
         values={name: math.inf if number is None else number for name, number in known.items()} | constants,
         matrix=peaks,
+        fastest=fastest,
         unknown=tuple(name for name, number in known.items() if number is None),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flopmap.ledger.ops import Op, operations
-from flopmap.records.formula import bind, operate
+from flopmap.records.formula import FormulaError, bind, operate
 from flopmap.records.resolve import cost_symbols, costs
 from flopmap.records.types import OpClass
 from flopmap.scenario import Precision, Scenario, element_bytes
@@ -66,8 +66,14 @@ def _line(op: Op, scenario: Scenario, book: Book, formats: dict[str, float]) -> 
     used = cost_symbols(record, scenario.conventions)
     statistics = {}
     for symbol in sorted(used - formats.keys() - dict(op.shapes).keys()):
-        window = op.window if book.glossary.symbols[symbol].windowed else None
-        statistics[symbol] = Statistic(symbol, op.phase, window)
+        known = book.glossary.symbols.get(symbol)
+        if known is None or not (known.sum or known.value is not None):
+            given = ", ".join(sorted((*dict(op.shapes), *formats)))
+            raise FormulaError(f"flops/{record.id}: {symbol!r} has no value for the op {op.name} (it has: {given})")
+        if known.value is not None:
+            formats = {**formats, symbol: known.value}
+        else:
+            statistics[symbol] = Statistic(symbol, op.phase, op.window if known.windowed else None)
     math = scenario.precision.math if op.weights == "weights" else scenario.precision.activation_math
     return Line(op=op, op_class=record, formats=formats, statistics=statistics, math=math)
 

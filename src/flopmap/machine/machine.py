@@ -53,17 +53,18 @@ def dtypes(part: Part) -> list[str]:
     return list(dict.fromkeys(peak.dtype for unit in ("matrix", "vector") for peak in part.peaks if peak.unit == unit))
 
 
-def matrix_peak(part: Part, dtype: str, *, sheet: bool = False) -> Peak | None:
+def matrix_peak(part: Part, dtype: str, *, sheet: bool = False, narrow: bool = False) -> Peak | None:
     """The peak that GEMMs of a data type run at: matrix units with wide accumulation, else the vector units.
 
-    ``sheet`` takes the largest figure that the vendor prints, sparsity included. None when there is neither.
+    ``sheet`` takes the largest figure that the vendor prints, sparsity included; ``narrow`` allows accumulation in
+    16 bits, which some parts do faster. None when the part does not multiply in this type.
     """
     found = [peak for peak in part.peaks if peak.dtype == dtype]
     for unit in ("matrix", "vector"):
         rows = [
             peak
             for peak in found
-            if peak.unit == unit and (sheet or (peak.sparsity == "dense" and peak.accumulate != "fp16"))
+            if peak.unit == unit and (sheet or (peak.sparsity == "dense" and (narrow or peak.accumulate != "fp16")))
         ]
         if rows:
             return max(rows, key=lambda peak: peak.value)

@@ -1,0 +1,316 @@
+"""The documents are true: their examples run, and their tables equal the code and the book."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from flopmap import __version__
+from flopmap.cli import why
+from flopmap.cli.main import COMMANDS, Parser
+from flopmap.model import families
+from flopmap.model.config import Config
+from flopmap.records.book import BOOK
+from flopmap.records.types import KINDS, Law
+from flopmap.records.yaml_file import read_file
+from tests.docs.examples import CONFIG, DOCUMENTS, OVERLAY, ROOT, Example, all_examples, blocks, furnish, output, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from flopmap.records.book import Book
+
+README, CONTRIBUTING, DESIGN = ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "design.md"
+STARCODER2_3B = {
+    "model_type": "starcoder2",
+    "hidden_size": 3072,
+    "intermediate_size": 12288,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 24,
+    "num_key_value_heads": 2,
+    "vocab_size": 49152,
+    "sliding_window": 4096,
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_reading() -> Iterator[None]:
+    """The bundled YAML is read once and not for every check of an overlay."""
+    bundled = functools.cache(read_file)
+
+    def cached(path: Path, name: str) -> Any:
+        return (bundled if str(path).startswith(BOOK) else read_file)(path, name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("flopmap.records.author.read_file", cached)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def furnished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with what the examples need, as the working directory."""
+    furnish(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def section(document: Path, title: str) -> str:
+    """A section of a document, from its title to the next of any level."""
+    text = document.read_text()
+    found = re.search(rf"^#+ [^\n]*{re.escape(title)}[^\n]*\n(.*?)(?=^#+ |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found, f"{document.name} has no section {title!r}"
+    return found[1]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of a section's tables, without heads and rules."""
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    return [cells for cells in lines if "---" not in cells[0]]
+
+
+def unquoted(cell: str) -> str:
+    """A cell without the backticks of code."""
+    return cell.strip().strip("`").strip()
+
+
+def answer(*words: str) -> Any:
+    """The JSON of a command that succeeds."""
+    code, out, err = run([*words, "--json"])
+    assert code == 0, err
+    return json.loads(out)
+
+
+# -- examples ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("example", all_examples(), ids=lambda example: f"{example.document}: {example.command}")
+def test_an_example_runs_and_prints_what_is_pasted_below_it(example: Example) -> None:
+    code, _, err = run(example.words)
+    assert (code, err) == (0, "")
+    if example.shown:
+        printed = output(example)
+        # after a deliberate change: python tests/docs/examples.py
+        assert list(example.shown) == (printed[: len(example.shown)] if example.goes_on else printed)
+
+
+def test_each_document_has_examples() -> None:
+    assert {example.document for example in all_examples()} == {path.name for path in DOCUMENTS} - {"design.md"}
+
+
+def test_the_demo_is_the_first_example_of_the_readme() -> None:
+    demo = re.search(r"^DEMO\s*:= (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert demo
+    assert all_examples()[0].command == demo[1]
+
+
+def test_a_family_as_contributing_writes_it_counts_a_published_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    (written,) = blocks(CONTRIBUTING, "python")
+    scope = dict(vars(families)) | {"Config": Config}
+    exec(compile(written, "CONTRIBUTING.md", "exec", dont_inherit=True), scope)  # noqa: S102 - our own document
+    monkeypatch.setitem(families.FAMILIES, "starcoder2", scope["starcoder2"])
+    _write_json("starcoder2.json", STARCODER2_3B)
+    # the hub says 3,030,371,328 for bigcode/starcoder2-3b
+    assert answer("why", "./starcoder2.json", "--on", "h100")["parameters"]["total"] == 3_030_371_328
+
+
+def _write_json(name: str, data: dict[str, Any]) -> None:
+    with open(name, "w", encoding="utf-8") as file:  # noqa: PTH123 - into the working directory
+        json.dump(data, file)
+
+
+def test_the_config_of_the_examples_is_a_model_that_the_book_has() -> None:
+    ours, theirs = (
+        answer("why", name, "--on", "h100")["parameters"] for name in ("./config.json", "meta-llama/Llama-3.2-3B")
+    )
+    assert CONFIG["model_type"] == "llama"
+    assert ours == theirs
+
+
+# -- the overlay of CONTRIBUTING.md -----------------------------------------------------------------------------------
+
+
+def test_the_yaml_of_contributing_passes_the_check() -> None:
+    code, out, err = run(["check", OVERLAY])
+    assert (code, err) == (0, "")
+    assert out.startswith("no problems in ")
+
+
+@pytest.mark.parametrize("row", rows(section(CONTRIBUTING, "The likely mistakes"))[1:], ids=lambda row: row[2])
+def test_a_likely_mistake_is_answered_as_contributing_says(row: list[str], furnished: Path) -> None:
+    name, before, after, line = map(unquoted, row)
+    path = furnished / OVERLAY / name
+    text = path.read_text()
+    assert text.count(before) == 1
+    path.write_text(text.replace(before, after))
+    code, _, err = run(["check", OVERLAY])
+    assert code == 1
+    assert any(printed.startswith(line) for printed in err.splitlines()), err
+
+
+# -- completeness -----------------------------------------------------------------------------------------------------
+
+
+def test_every_command_is_documented() -> None:
+    for document in (README, DESIGN):
+        text = document.read_text()
+        assert [name for name in COMMANDS if f"flopmap {name}" not in text] == []
+
+
+def test_every_long_flag_of_why_is_documented() -> None:
+    parser = Parser("flopmap why", "")
+    why.add_arguments(parser, "why")
+    flags = [option for action in parser._actions for option in action.option_strings if option.startswith("--")]
+    text = README.read_text() + DESIGN.read_text()
+    assert "--batch-size" in flags
+    assert [flag for flag in flags if not re.search(rf"{flag}(?![-\w])", text)] == []
+
+
+def test_the_version_is_in_the_changelog() -> None:
+    assert f"## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_every_module_has_its_place_in_the_design() -> None:
+    tree = section(DESIGN, "The way through the house")
+    modules = [path for path in (ROOT / "src" / "flopmap").rglob("*.py") if not path.name.startswith("__")]
+    assert [path.name for path in modules if path.name not in tree] == []
+    named = set(re.findall(r"\b[a-z_]+\.py\b", tree))
+    assert named - {path.name for path in modules} == set()
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_kinds_of_the_design_are_the_kinds_of_records() -> None:
+    listed = [unquoted(cells[0]) for cells in rows(section(DESIGN, "5. The book"))]
+    assert listed[1:] == list(KINDS)
+
+
+def test_the_conventions_of_the_design_are_those_of_the_book(book: Book) -> None:
+    table = rows(section(DESIGN, "7. Conventions"))[1:]
+    listed = {unquoted(name): [value.split("`")[1] for value in values.split(" · ")] for name, values in table}
+    assert listed == {name: list(convention.values) for name, convention in book.conventions.items()}
+    assert list(listed) == list(book.conventions)
+
+
+def test_the_formulas_of_the_design_are_those_of_the_laws(book: Book) -> None:
+    table = [list(map(unquoted, cells)) for cells in rows(section(DESIGN, "6. Floors"))[1:]]
+    listed: dict[str, dict[str, str]] = {}
+    for law, quantity, formula in table:
+        listed.setdefault(law, {})[quantity] = formula
+    assert listed.keys() == {"roofline", "device-floor", "engine-floor", "estimate"}
+    for law, formulas in listed.items():
+        quantities = book.record(Law, law).quantities
+        assert formulas == {name: quantity.formula for name, quantity in quantities.items()}
+
+
+def test_the_sums_of_the_design_are_those_of_the_glossary(book: Book) -> None:
+    listed = {unquoted(cells[0]): cells[1:] for cells in rows(section(DESIGN, "4. A step"))[1:]}
+    statistics = {name: symbol for name, symbol in book.glossary.symbols.items() if symbol.sum}
+    assert {name: unquoted(cells[0]) for name, cells in listed.items()} == {
+        name: symbol.sum for name, symbol in statistics.items()
+    }
+    for name, (_, windowed) in listed.items():
+        if "`min(" in windowed:
+            assert unquoted(windowed) == statistics[name].windowed
+
+
+def test_the_keys_of_the_design_are_the_keys_of_the_json() -> None:
+    (written,) = blocks(DESIGN, "json")
+    printed = answer("why", "gpt2", "--on", "h100", "--engine", "vllm", "--enforce-eager", "--tpot", "30ms")
+    assert _shape(json.loads(written), printed) == []
+
+
+def _shape(written: Any, printed: Any, place: str = "$") -> list[str]:
+    """Where the keys of two JSON values differ. An empty table or list of the document stands for any."""
+    if isinstance(written, list) and written:
+        return [fault for item in printed for fault in _shape(written[0], item, f"{place}[]")]
+    if not isinstance(written, dict) or not written:
+        return []
+    faults = [f"{place}.{key}" for key in written.keys() ^ printed.keys()]
+    both = written.keys() & printed.keys()
+    return faults + [fault for key in both for fault in _shape(written[key], printed[key], f"{place}.{key}")]
+
+
+def test_the_readme_counts_what_is_there(book: Book) -> None:
+    text = README.read_text()
+    models, variations = (
+        len(json.loads((ROOT / "tests" / "oracle" / f"{name}.json").read_text())["entries"])
+        for name in ("dense", "variations")
+    )
+    covers = {unquoted(cells[0]): cells[1] for cells in rows(section(README, "What it covers"))}
+    assert f"all {models} bundled models and of {variations} made-up variations" in " ".join(text.split())
+    assert covers["models"].startswith(f"{len(book.ids('models'))} bundled")
+    assert covers["parts"].startswith(f"{len(book.ids('parts'))}: ")
+    assert covers["engines"].startswith(f"{len(book.ids('engines'))} records")
+    assert [family for family in families.FAMILIES if not re.search(rf"\b{family}\b", covers["models"])] == []
+    assert [name for name in book.ids("formats") if not re.search(rf"\b{name}\b", covers["formats"])] == []
+
+
+# -- figures ----------------------------------------------------------------------------------------------------------
+
+THEIRS = ("parameters=nominal", "mask=full", "gemm-bytes=weights", "clock=rated")
+PROMPT = ("--phase", "prefill", "--input-len", "4096")
+
+
+class Figure(NamedTuple):
+    """A row of the table: the flags of its command, where the JSON has it, its unit, and how both columns print it."""
+
+    label: str
+    flags: tuple[str, ...]
+    found: Callable[[Any], float]
+    unit: float
+    theirs: str
+    ours: str
+
+
+def spent(data: Any, *op_classes: str) -> float:
+    """The matrix FLOP of some classes."""
+    return float(sum(op["matrix_flop"] for op in data["ops"] if op["class"] in op_classes))
+
+
+def operation(data: Any) -> Any:
+    return data["floor_seconds"]["operation"]
+
+
+def cache(data: Any) -> Any:
+    return data["totals"]["device_bytes"]["kv"]
+
+
+def context(tokens: int, *more: str) -> tuple[str, ...]:
+    return ("--context-len", str(tokens), *more)
+
+
+FIGURES = [
+    Figure("weights,", context(1), lambda d: d["totals"]["device_bytes"]["weights"], 1e9, "140.003 GB", "137.429 GB"),
+    Figure("floor, batch 1", context(1), operation, 1e-3, "41.79 ms", "41.04 ms"),
+    Figure("tokens a", context(1), lambda d: d["utilisation"]["floor"]["tokens_per_second"], 1, "23.93", "24.37"),
+    Figure("cache, one token", context(1), lambda d: d["memory"]["kv_bytes_per_token"], 1, "327,680 B", "327,680 B"),
+    Figure("cache at 8192", context(8192), cache, 1e9, "2.684 GB", "2.684 GB"),
+    Figure("floor at 8192", context(8192), operation, 1e-3, "42.59 ms", "41.84 ms"),
+    Figure("cache at 128,000 ", context(128_000), cache, 1e9, "41.94 GB", "41.94 GB"),
+    Figure("cache at 128,000, b", context(128_000, "--batch-size", "32"), cache, 1e12, "1.342 TB", "1.342 TB"),
+    Figure("GEMMs", PROMPT, lambda d: spent(d, "weight-gemm", "lm-head"), 1e12, "573.4 TFLOP", "560.8 TFLOP"),
+    Figure("attention", PROMPT, lambda d: spent(d, "prefill-attention"), 1e12, "43.98 TFLOP", "22.00 TFLOP"),
+    Figure("floor of that", PROMPT, lambda d: d["floor_seconds"]["device"], 1, "0.6240 s", "0.5443 s"),
+]
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.label)
+def test_a_figure_is_what_the_command_prints(figure: Figure) -> None:
+    command = ("why", "meta-llama/Llama-2-70b-hf", "--on", "h100-sxm", *figure.flags)
+    chosen = [word for name in THEIRS for word in ("--convention", name)]
+    table = section(ROOT / "docs" / "figures.md", "Figures").splitlines()
+    (row,) = [line.strip("| ").split(" | ") for line in table if line.startswith(f"| {figure.label}")]
+    for data, written, cell in (
+        (answer(*command, *chosen), figure.theirs, row[2]),
+        (answer(*command), figure.ours, row[3]),
+    ):
+        number = written.split()[0]
+        assert cell.startswith(written)
+        assert f"{figure.found(data) / figure.unit:,.{len(number.partition('.')[2])}f}" == number
+        assert not data["memory"]["fits"]
