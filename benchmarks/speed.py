@@ -56,12 +56,10 @@ def grid(points: int, scenario: Any, book: Any) -> None:
     ours = best(lambda: decode_grid(scenario, book, batch, context, names), times=3)
     held = peak_megabytes() - before
     fused = best(lambda: blocks(by_hand, batch, context), times=3)
-    difference = np.abs(
-        decode_grid(scenario, book, batch, context, names)["operation"] / blocks(by_hand, batch, context) - 1
-    )
-    print(
-        f"grid of {points:,} (batch, context): {points / ours / 1e6:.1f} M points/s, {ours / fused:.2f} x the time by hand"
-    )
+    counted = decode_grid(scenario, book, batch, context, names)["operation"]
+    difference = np.abs(counted / blocks(by_hand, batch, context) - 1)
+    rate = points / ours / 1e6
+    print(f"grid of {points:,} (batch, context): {rate:.1f} M points/s, {ours / fused:.2f} x the time by hand")
     print(f"  largest difference to the floor by hand: {difference.max():.1e}; memory above the inputs: {held:.0f} MB")
 
 

@@ -1,7 +1,7 @@
 """The examples of the documents: the commands in their console blocks, and the output pasted below them.
 
-A block of ``console`` holds commands (``$ flopmap ...``), each with its output below it or with none. A last line ``...``
-says that the output goes on. ``python tests/docs/examples.py`` renews what is pasted.
+A block of ``console`` holds commands (``$ flopmap ...``), each with its output below it or with none. A last line
+``...`` says that the output goes on. ``python tests/docs/examples.py`` renews what is pasted.
 """
 
 from __future__ import annotations

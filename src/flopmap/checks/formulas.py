@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
+from flopmap.ledger.ledger import RESOURCES
 from flopmap.records.formula import FormulaError, parse, symbols
 from flopmap.records.resolve import law
 from flopmap.records.types import Law, OpClass
@@ -52,8 +53,9 @@ def _op_class(record: OpClass, file: File, units: Mapping[str, Dimension]) -> It
         for choice, texts in readings.items():
             costs += [(("conventions", convention, choice, name), name, text) for name, text in texts.items()]
     for path, name, text in costs:
-        if name not in units:
-            yield file.problem(path, f"unknown resource {name!r}", _near(name, units))
+        if name not in RESOURCES:
+            close = difflib.get_close_matches(name, RESOURCES, n=1) or RESOURCES
+            yield file.problem(path, f"unknown resource {name!r}", f"use {', '.join(close)}")
         else:
             yield from _fault(file, path, text, known, units[name])
     for name, text in record.quantities.items():

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from flopmap.records.notation import Expr
     from flopmap.records.types import Law, OpClass, Quantity
 
+MAX_PARTS = 1000
+
 parse_once = functools.cache(parse)
 
 
@@ -58,7 +60,14 @@ def _definitions(define: Mapping[str, str]) -> dict[str, Expr]:
     local: dict[str, Expr] = {}
     for name, text in define.items():
         local[name] = bind(parse_once(text), local)
+        if _size(local[name]) > MAX_PARTS:
+            raise FormulaError(f"the definition of {name!r} has more than {MAX_PARTS} parts when written out")
     return local
+
+
+def _size(expr: Expr) -> int:
+    """How many operations, symbols and numbers a formula has. (A chain of definitions can double at every link.)"""
+    return 1 + sum(map(_size, expr[1:])) if isinstance(expr, tuple) else 1
 
 
 def law(record: Law, conventions: Mapping[str, str]) -> dict[str, Expr]:
