@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 VENV   := .venv
-DEMO   := flopmap why meta-llama/Llama-3.1-8B --on h100-sxm --batch-size 1 --context-len 2048 --tpot 12.5ms
+DEMO   := flopmap why Qwen/Qwen3-8B --on a100-sxm-80gb --engine vllm --enforce-eager --batch-size 8 --context-len 1024 --throughput 227.8
 
 # What a command of the environment is called with. `uv run` names itself in $UV; then uv keeps the environment, and the
 # installs below have nothing to do. (The empty comments keep a space at the end.)

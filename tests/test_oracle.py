@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from flopmap.floor.roofline import Pricing, price
 from flopmap.floor.summary import memory
-from flopmap.records.book import Book
 from flopmap.scenario import Request, make
+
+if TYPE_CHECKING:
+    from flopmap.records.book import Book
 
 ORACLE = Path(__file__).parent / "oracle"
 AS_TORCH = (("mask", "full"), ("logits", "all"))

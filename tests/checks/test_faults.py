@@ -318,7 +318,7 @@ def test_the_small_book_laid_over_itself_has_no_problems(small: Path) -> None:
         ),
         pytest.param(
             {"engines/a.yaml": f"{ENGINE}graphs: [decod]\n"},
-            "T/engines/a.yaml:3:10: graphs.0: Invalid enum value 'decod'",
+            "T/engines/a.yaml:3:10: graphs.0: Invalid enum value 'decod'. Fix: use one of decode, prefill, mixed",
             id="not its type",
         ),
     ],

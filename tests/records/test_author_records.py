@@ -188,7 +188,10 @@ def test_an_overlay_may_replace_a_record_but_not_extend_what_it_replaces(base: P
             ],
         ),
         ({"engines/a.yaml": "sources: [paper]\n"}, ["T/engines/a.yaml:1:1: Object missing required field `title`"]),
-        ({"engines/a.yaml": f"{ENGINE}status: sure\n"}, ["T/engines/a.yaml:3:9: status: Invalid enum value 'sure'"]),
+        (
+            {"engines/a.yaml": f"{ENGINE}status: sure\n"},
+            ["T/engines/a.yaml:3:9: status: Invalid enum value 'sure'. Fix: use one of verified, draft, contested"],
+        ),
         (
             {"engines/a.yaml": f'{ENGINE}confidence: "0.9"\n'},
             ["T/engines/a.yaml:3:13: confidence: Expected `float`, got `str`"],
@@ -221,7 +224,12 @@ def test_an_overlay_may_replace_a_record_but_not_extend_what_it_replaces(base: P
                 "  - {unit: matrix, dtype: bf16, value: 1, source: sheet}\n"
                 "  - {unit: matrix, dtype: bf61, value: 1, source: sheet}\n"
             },
-            ["T/parts/a.yaml:5:27: peaks.1.dtype: Invalid enum value 'bf61'"],
+            [
+                (
+                    "T/parts/a.yaml:5:27: peaks.1.dtype: Invalid enum value 'bf61'. "
+                    "Fix: use one of fp64, tf32, fp32, fp16, bf16, fp8, int8, fp6, fp4, int4"
+                )
+            ],
         ),
         (
             {"flops/a.yaml": f"{OP_CLASS}cost:\n  matrix: 2 * t * n\n  launches: 1\n"},

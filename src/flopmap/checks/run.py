@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from flopmap.checks import claims, formulas, links
+from flopmap.checks import claims, formulas, links, scenarios
 from flopmap.records.author import draft, replace
 from flopmap.records.book import BOOK, BUILT, MissingBookError, decode
 from flopmap.records.yaml_file import Faults, Problem
@@ -44,6 +44,7 @@ def check(overlays: tuple[Path, ...]) -> Outcome:
         judged = claims.judge(book)
         problems += claims.check(judged, drafted.source)
     problems += links.check(book, drafted.source)
+    problems += scenarios.check(book, drafted.source)
     return Outcome(problems=_ordered(problems), counts=counts, claims=judged)
 
 

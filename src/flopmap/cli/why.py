@@ -87,7 +87,7 @@ def _scenario_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--engine", help="an engine's id, such as vllm (default: one that adds nothing)")
     group.add_argument("--enforce-eager", action="store_true", help="launch every kernel by itself, without graphs")
-    described = "count another way; names and values are printed with every report"
+    described = "count another way: mask=half, clock=rated ...; an unknown name lists them"
     group.add_argument(
         "--convention", metavar="NAME=VALUE", action="append", default=[], type=_typed(_convention), help=described
     )

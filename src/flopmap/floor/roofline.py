@@ -15,7 +15,7 @@ import msgspec
 
 from flopmap.ledger.ledger import DEVICE_BYTES, RESOURCES, Ledger, Line, account
 from flopmap.machine.machine import clock_ratio, matrix_peak, on_chip_bytes, vector_peak
-from flopmap.records.formula import code, compiled, operate, symbols, value
+from flopmap.records.formula import FormulaError, code, compiled, operate, symbols, value
 from flopmap.records.resolve import costs, law, reading
 from flopmap.records.types import Glossary, Law
 from flopmap.scenario import Scenario
@@ -118,7 +118,11 @@ class Pricer:
         lines = []
         by_math = dict.fromkeys(self.rates.matrix, 0.0)
         for line, cost in zip(self.ledger.lines, self._costs, strict=True):
-            amounts = cost(sums)
+            try:
+                amounts = cost(sums)
+            except (ArithmeticError, ValueError) as error:
+                where = f"flops/{line.op_class.id}: a cost of {line.op.name}"
+                raise FormulaError(f"{where} has no value at this step: {error}") from None
             times = self._roofline[line.math](amounts)
             lines.append(PricedLine(line=line, amounts=amounts, times=times[:-1], seconds=times[-1]))
             by_math[line.math] += amounts[0]

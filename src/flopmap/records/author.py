@@ -157,7 +157,7 @@ def _fault(data: Any, of: Any) -> tuple[Path_, str, str] | None:
         unknown = re.search(r"unknown field `(.+)`", message)
         if unknown:
             return (*path, unknown[1]), message, f"fields here: {_fields(of, path)}"
-        return path, message, ""
+        return path, message, _accepted(of, path) if "enum" in message else ""
     return None
 
 
@@ -183,6 +183,13 @@ def _with(data: Any, path: Path_, value: Any) -> Any:
     if isinstance(data, dict):
         return {**data, path[0]: _with(data[path[0]], path[1:], value)}
     return [_with(item, path[1:], value) if index == path[0] else item for index, item in enumerate(data)]
+
+
+def _accepted(of: Any, path: Path_) -> str:
+    """The words that a field accepts."""
+    for step in path:
+        of = _inside(of, step)
+    return f"use one of {', '.join(map(str, typing.get_args(of)))}"
 
 
 def _fields(of: Any, path: Path_) -> str:

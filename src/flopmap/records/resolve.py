@@ -66,7 +66,7 @@ def _definitions(define: Mapping[str, str]) -> dict[str, Expr]:
 
 
 def _size(expr: Expr) -> int:
-    """How many operations, symbols and numbers a formula has. (A chain of definitions can double at every link.)"""
+    """How many operations, symbols and numbers a formula has. (A chain of definitions can double at every link.)."""
     return 1 + sum(map(_size, expr[1:])) if isinstance(expr, tuple) else 1
 
 

@@ -5,11 +5,12 @@ path: authors never write it. SI base units everywhere; the unit is in the field
 msgspec would compile each of them again when it first decodes a record.)
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 Status = Literal["verified", "draft", "contested"]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
 Bound = Literal["memory", "compute", "interconnect", "launch_overhead", "both"]
 
 
@@ -42,7 +43,7 @@ class Source(Record, frozen=True, kw_only=True):
 class OtherValue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A value that another source prints for the same figure; ``note`` says why it is not the default."""
 
-    value: float
+    value: Positive
     source: str
     note: str
 
@@ -50,7 +51,7 @@ class OtherValue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One number with its source. The unit is in the name of the field that holds it."""
 
-    value: float
+    value: Positive
     source: str
     note: str = ""
     others: tuple[OtherValue, ...] = ()
@@ -116,8 +117,8 @@ class Model(Record, frozen=True, kw_only=True):
 class Format(Record, frozen=True, kw_only=True):
     """A number format: ``bits`` an element, plus a scale (and zero point) every ``group`` elements."""
 
-    bits: float
-    group: int | None = None
+    bits: Positive
+    group: Annotated[int, msgspec.Meta(gt=0)] | None = None
     scale_bits: float = 0
     zero_bits: float = 0
     math: tuple[str, ...] = ()

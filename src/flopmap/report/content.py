@@ -26,6 +26,7 @@ WORDS = {
 }
 SHOWN_OPS = 8
 LEAST_SHARE = 0.0005
+HALF_PERCENT = 0.005
 
 
 class Table(NamedTuple):
@@ -180,7 +181,7 @@ def levers(verdict: Verdict) -> Table:
         (
             gain.title,
             seconds(gain.step_seconds),
-            f"{-gain.gain * 100:+.0f}%",
+            f"{round(-gain.gain * 100):+d}%" if abs(gain.gain) >= HALF_PERCENT else "0%",
             "" if gain.max_sequences is None else f"{gain.max_sequences:,}",
             "; ".join((*gain.gates, *gain.traps)),
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 from flopmap.report import content
@@ -23,11 +25,12 @@ def write(verdict: Verdict, out: TextIO) -> None:
     from rich.text import Text
 
     plain = bool(os.environ.get("NO_COLOR")) or not out.isatty()
+    written = io.StringIO()
     console = Console(
-        file=out,
+        file=written,
         highlight=False,
-        width=WIDTH if plain else None,
-        force_terminal=False if plain else None,
+        width=WIDTH if plain else shutil.get_terminal_size().columns,
+        force_terminal=not plain,
         color_system=None if plain else "auto",
     )
     console.print(Text(content.headline(verdict), style="bold"), soft_wrap=True)
@@ -37,7 +40,13 @@ def write(verdict: Verdict, out: TextIO) -> None:
         if not table.rows:
             continue
         drawn = Table(
-            title=table.title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+            show_header=any(table.columns),
+            title=table.title,
+            title_justify="left",
+            title_style="bold",
+            box=None,
+            pad_edge=False,
+            padding=(0, 2, 0, 0),
         )
         for index, column in enumerate(table.columns):
             drawn.add_column(column, style="" if index else "cyan", justify="left", overflow="fold")
@@ -48,3 +57,4 @@ def write(verdict: Verdict, out: TextIO) -> None:
     console.print()
     for line in content.footnotes(verdict):
         console.print(Text(line, style="dim"), soft_wrap=True)
+    out.writelines(f"{line.rstrip()}\n" for line in written.getvalue().splitlines())
