@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from flopmap.model.families import INDEX
 from tests.cli.support import TINY, flopmap, refused, text, write_config
 
-FAMILIES = "cohere, gemma, gemma2, gemma3_text, gpt2, llama, mistral, opt, phi, phi3, qwen2, qwen3"
+COUNT = len(INDEX)
 ACTIVATIONS = "relu, relu2, silu, swish, gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, gelu_tanh, quick_gelu"
 HEADS = "names that end in ForCausalLM, ForConditionalGeneration, LMHeadModel"
 RANGE = "(accepted: 1 to 2147483647)"
@@ -78,8 +79,15 @@ WRONG_FIELDS: list[tuple[dict[str, Any], str]] = [
         "dtype: 'int3' is not understood (understood: bfloat16, float16, float32, half)",
     ),
     ({"torch_dtype": 3}, "torch_dtype: 3 is not a string"),
-    ({"model_type": "mixtral"}, f"model_type: 'mixtral' is not understood (understood: {FAMILIES})"),
-    ({"model_type": "bert"}, f"model_type: 'bert' is not understood (understood: {FAMILIES})"),
+    (
+        {"model_type": "mixtrall"},
+        ("model_type: 'mixtrall' is not understood; nearest: mixtral, mistral "
+        f"(all {COUNT} families: flopmap models --families)"),
+    ),
+    (
+        {"model_type": "zzz"},
+        f"model_type: 'zzz' is not understood (all {COUNT} families: flopmap models --families)",
+    ),
     ({"model_type": 3}, "model_type: 3 is not a string"),
     ({"model_type": None}, "model_type: is missing, so this is no model config that is understood"),
     ({"architectures": ["LlamaModel"]}, f"architectures: 'LlamaModel' is not understood (understood: {HEADS})"),

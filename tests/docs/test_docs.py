@@ -8,12 +8,14 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from flopmap import __version__
 from flopmap.cli import why
 from flopmap.cli.main import COMMANDS, Parser
-from flopmap.model import families
+from flopmap.model import architecture, families
 from flopmap.model.config import Config
+from flopmap.model.families import common, dense
 from flopmap.records.book import BOOK
 from flopmap.records.types import KINDS, Law
 from flopmap.records.yaml_file import read_file
@@ -110,9 +112,10 @@ def test_the_demo_is_the_first_example_of_the_readme() -> None:
 
 def test_a_family_as_contributing_writes_it_counts_a_published_model(monkeypatch: pytest.MonkeyPatch) -> None:
     (written,) = blocks(CONTRIBUTING, "python")
-    scope = dict(vars(families)) | {"Config": Config}
+    scope = {**vars(common), **vars(architecture), "Config": Config, "replace": replace}
     exec(compile(written, "CONTRIBUTING.md", "exec", dont_inherit=True), scope)  # noqa: S102 - our own document
-    monkeypatch.setitem(families.FAMILIES, "starcoder2", scope["starcoder2"])
+    monkeypatch.setitem(families.INDEX, "starcoder2", "dense")
+    monkeypatch.setitem(dense.FAMILIES, "starcoder2", scope["starcoder2"])
     _write_json("starcoder2.json", STARCODER2_3B)
     # the hub says 3,030,371,328 for bigcode/starcoder2-3b
     assert answer("why", "./starcoder2.json", "--on", "h100")["parameters"]["total"] == 3_030_371_328
@@ -247,7 +250,7 @@ def test_the_readme_counts_what_is_there(book: Book) -> None:
     assert covers["models"].startswith(f"{len(book.ids('models'))} bundled")
     assert covers["parts"].startswith(f"{len(book.ids('parts'))}: ")
     assert covers["engines"].startswith(f"{len(book.ids('engines'))} records")
-    assert [family for family in families.FAMILIES if not re.search(rf"\b{family}\b", covers["models"])] == []
+    assert [family for family in families.INDEX if not re.search(rf"\b{family}\b", covers["models"])] == []
     assert [name for name in book.ids("formats") if not re.search(rf"\b{name}\b", covers["formats"])] == []
 
 

@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flopmap.floor.roofline import price
+from flopmap.model.architecture import Attention
 from flopmap.model.config import ConfigError
-from flopmap.model.families import FAMILIES
+from flopmap.model.families import INDEX, MODULES
 from flopmap.model.reading import Checkpoint, from_config, read_path
 from flopmap.records.book import load
 from flopmap.records.types import Model
@@ -37,7 +38,7 @@ scalars = (
     | st.integers(-(10**30), 10**30)
     | st.floats(allow_nan=True, allow_infinity=True)
     | st.text(max_size=8)
-    | st.sampled_from(["full_attention", "sliding_attention", "relu", "silu", "bfloat16", "float32", *FAMILIES])
+    | st.sampled_from(["full_attention", "sliding_attention", "relu", "silu", "bfloat16", "float32", *INDEX])
 )
 values = st.recursive(
     scalars,
@@ -76,7 +77,7 @@ def read_or_refused(fields: dict[str, Any]) -> Checkpoint | None:
     return None
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize("family", sorted(MODULES["dense"]))
 @settings(max_examples=60, deadline=None)  # 720 inputs over the twelve families
 @given(changed=changes, deleted=deletions)
 def test_a_spoilt_config_is_read_or_refused(family: str, changed: dict[str, Any], deleted: set[str]) -> None:
@@ -86,6 +87,7 @@ def test_a_spoilt_config_is_read_or_refused(family: str, changed: dict[str, Any]
         assert 0 < len(architecture.layers) <= 4096
         for layer in architecture.layers[:1]:
             attention = layer.attention
+            assert isinstance(attention, Attention)
             assert attention.heads % attention.kv_heads == 0
             assert 0 <= attention.rotary_dim <= attention.head_dim
             assert attention.window is None or attention.window > 0
@@ -101,7 +103,7 @@ def floors_or_refusal(path: str, phase: str) -> tuple[tuple[float, ...], str]:
 
 
 @settings(max_examples=60, deadline=None)  # 60 inputs, each priced in three phases
-@given(family=st.sampled_from(sorted(FAMILIES)), changed=changes, deleted=deletions)
+@given(family=st.sampled_from(sorted(MODULES["dense"])), changed=changes, deleted=deletions)
 def test_what_is_read_is_priced_or_refused(family: str, changed: dict[str, Any], deleted: set[str]) -> None:
     fields = spoilt(family, changed, deleted)
     if read_or_refused(fields) is None:
@@ -131,7 +133,7 @@ def test_any_file_is_refused_in_one_line(content: bytes, tmp_path: Path) -> None
 
 
 @settings(max_examples=50, deadline=None)
-@given(cut=st.integers(0, 10**6), family=st.sampled_from(sorted(FAMILIES)))
+@given(cut=st.integers(0, 10**6), family=st.sampled_from(sorted(MODULES["dense"])))
 def test_a_config_cut_short_is_no_json(cut: int, family: str) -> None:
     whole = json.dumps(VALID[family]).encode()
     with tempfile.TemporaryDirectory() as folder:

@@ -28,10 +28,14 @@ def add_arguments(parser: Parser, name: str) -> None:
     }.get(name, "graphs")
     parser.epilog = f"example: flopmap {name} {example}"
     parser.add_argument("id", nargs="?", help="a record's id or alias to show, or a word to search for")
+    if name == "models":
+        parser.add_argument("--families", action="store_true", help="list the model types that a config.json may have")
 
 
 def run(options: argparse.Namespace) -> int:
     """One record when the word names one, else every record that contains it."""
+    if getattr(options, "families", False):
+        return _families(as_json=options.json)
     book = load(tuple(options.book))
     found = book.find(options.kind, options.id) if options.id else None
     if found is not None:
@@ -45,6 +49,14 @@ def run(options: argparse.Namespace) -> int:
         print(to_json(records))
     else:
         _list(records)
+    return 0
+
+
+def _families(*, as_json: bool) -> int:
+    from flopmap.model.families import INDEX
+
+    names = sorted(INDEX)
+    print(to_json(names) if as_json else f"{len(names)} model types\n  " + "\n  ".join(names))
     return 0
 
 

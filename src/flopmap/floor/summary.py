@@ -36,7 +36,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 def memory(pricing: Pricing, book: Book) -> Memory:
     """The memory of a scenario, by the law of capacity."""
     capacity = pricing.scenario.machine.part.capacity_bytes
-    weights, cache = pricing.totals["resident"], pricing.totals["cache"]
+    weights, cache, state = (pricing.totals[resource] for resource in ("resident", "cache", "held"))
     sequences = sum(group.count for group in pricing.scenario.step.groups)
     one_token = {statistic.name: 1 for statistic in pricing.ledger.statistics}
     caches = [
@@ -44,17 +44,20 @@ def memory(pricing: Pricing, book: Book) -> Memory:
     ]
     per_token = value(total(caches), one_token)
     limits = [capacity.value, *(other.value for other in capacity.others)]
-    needed = weights + cache
+    needed = weights + cache + state
     most = None
-    if cache:
+    if cache + state:
         formula = law(book.record(Law, "capacity"), pricing.scenario.conventions)["max_sequences"]
         most = int(
-            value(formula, {"capacity": capacity.value, "resident": weights, "sequence_bytes": cache / sequences})
+            value(
+                formula,
+                {"capacity": capacity.value, "resident": weights, "sequence_bytes": (cache + state) / sequences},
+            )
         )
     return Memory(
         weight_bytes=weights,
         kv_bytes_per_token=per_token,
-        state_bytes_per_sequence=0,
+        state_bytes_per_sequence=state / sequences,
         cache_bytes=cache,
         capacity_bytes=capacity.value,
         fits=needed <= capacity.value,

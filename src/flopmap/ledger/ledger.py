@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 DEVICE_BYTES = ("weights", "kv_traffic", "state", "activations", "logit_traffic")
 STEP_RESOURCES = ("matrix", "vector", "exp", *DEVICE_BYTES, "link", "launches")
-HELD_RESOURCES = ("cache", "parameters", "active", "resident")
+HELD_RESOURCES = ("cache", "held", "parameters", "active", "resident")
 RESOURCES = (*STEP_RESOURCES, *HELD_RESOURCES)
 
 
@@ -58,6 +58,7 @@ def _formats(precision: Precision, weights: str, book: Book) -> dict[str, float]
     """Bytes of an element by symbol, for an op whose matrix is stored as ``weights`` or as ``activations``."""
     stored = precision.weights if weights == "weights" else precision.activations
     by_symbol = {"weight_bytes": stored, "act_bytes": precision.activations, "kv_bytes": precision.kv}
+    by_symbol["state_bytes"] = precision.activations
     return {symbol: element_bytes(stored_as, book) for symbol, stored_as in by_symbol.items()}
 
 

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from flopmap.model.architecture import Attention, Convolution, FeedForward, Linear, Row, Vector
 from flopmap.step import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flopmap.model.architecture import Architecture, Attention, FeedForward, Layer, Norm
+    from flopmap.model.architecture import Architecture, Experts, LatentAttention, Layer, Norm, Piece
 
 
+MATRICES = ("weight-gemm", "shared-gemm", "lm-head", "embedding", "moe-router", "moe-experts")
 SANDWICH_NORMS = 4  # before and after each half of the layer
 
 
@@ -40,7 +42,7 @@ def operations(architecture: Architecture, phases: tuple[Phase, ...], nominal: f
     ops = [*_before(architecture), *_of_layers(architecture, phases), *_after(architecture)]
     if nominal is None:
         return ops
-    kept = [op for op in ops if op.op_class not in ("weight-gemm", "lm-head", "embedding")]
+    kept = [op for op in ops if op.op_class not in MATRICES]
     whole = Op(
         name="model",
         op_class="weight-gemm",
@@ -62,27 +64,36 @@ def _of_layers(architecture: Architecture, phases: tuple[Phase, ...]) -> list[Op
 
 
 def _of_layer(architecture: Architecture, layer: Layer, phases: tuple[Phase, ...]) -> Iterator[Op]:
-    hidden = architecture.hidden
-    attention, feed_forward = layer.attention, layer.feed_forward
-    sandwich = layer.norms == SANDWICH_NORMS
-    yield _norm("attention.norm", architecture.norm, hidden)
-    yield from _attention(attention, hidden, phases)
-    if sandwich:
-        yield _norm("attention.post_norm", architecture.norm, hidden)
-    yield _elementwise("attention.residual", "residual", hidden)
+    hidden, norm = architecture.hidden, architecture.norm
+    if layer.norms:
+        yield _norm("attention.norm", norm, hidden)
+    if isinstance(layer.attention, Attention):
+        yield from _attention(layer.attention, hidden, phases)
+    elif layer.attention is not None:
+        yield from _latent_attention(layer.attention, hidden, phases)
+    for piece in layer.pieces:
+        yield _piece(piece)
+    if layer.norms == SANDWICH_NORMS:
+        yield _norm("attention.post_norm", norm, hidden)
+    if layer.attention is not None or layer.pieces:
+        yield _elementwise("attention.residual", "residual", hidden)
+    if layer.feed_forward is None:
+        return
     if layer.norms > 1:
-        yield _norm("mlp.norm", architecture.norm, hidden)
-    yield from _feed_forward(feed_forward, hidden)
-    if sandwich:
-        yield _norm("mlp.post_norm", architecture.norm, hidden)
+        yield _norm("mlp.norm", norm, hidden)
+    if isinstance(layer.feed_forward, FeedForward):
+        yield from _feed_forward("mlp", layer.feed_forward, hidden)
+    else:
+        yield from _experts(layer.feed_forward, hidden)
+    if layer.norms == SANDWICH_NORMS:
+        yield _norm("mlp.post_norm", norm, hidden)
     yield _elementwise("mlp.residual", "residual", hidden)
 
 
 def _attention(attention: Attention, hidden: int, phases: tuple[Phase, ...]) -> Iterator[Op]:
     heads = (("heads", attention.heads), ("kv_heads", attention.kv_heads))
     widths = (("head_dim", attention.head_dim), ("value_dim", attention.value_dim))
-    qkv = attention.query_width + attention.key_width + attention.value_width
-    yield _gemm("attention.qkv", hidden, qkv, bias=attention.qkv_bias)
+    yield from _qkv(attention, hidden)
     yield from _head_norms(attention)
     if attention.rotary_dim:
         yield Op(name="attention.rope", op_class="rope", shapes=(*heads, ("rotary_dim", attention.rotary_dim)))
@@ -101,6 +112,18 @@ def _attention(attention: Attention, hidden: int, phases: tuple[Phase, ...]) -> 
     yield _gemm("attention.out", attention.output_width, hidden, bias=attention.out_bias)
 
 
+def _qkv(attention: Attention, hidden: int) -> Iterator[Op]:
+    """One projection to queries, keys and values; three where only some of them have a bias."""
+    widths = (attention.query_width, attention.key_width, attention.value_width)
+    key = attention.qkv_bias if attention.key_bias is None else attention.key_bias
+    value = attention.qkv_bias if attention.value_bias is None else attention.value_bias
+    if attention.qkv_bias == key == value:
+        yield _gemm("attention.qkv", hidden, sum(widths), bias=attention.qkv_bias)
+        return
+    for name, width, bias in zip(("q", "k", "v"), widths, (attention.qkv_bias, key, value), strict=True):
+        yield _gemm(f"attention.{name}", hidden, width, bias=bias)
+
+
 def _head_norms(attention: Attention) -> Iterator[Op]:
     """The norms of query and key heads. A shared weight vector is one head wide."""
     if attention.qk_norm == "none":
@@ -110,13 +133,81 @@ def _head_norms(attention: Attention) -> Iterator[Op]:
     yield _norm("attention.k_norm", attention.qk_norm_kind, attention.key_width, shared)
 
 
-def _feed_forward(feed_forward: FeedForward, hidden: int) -> Iterator[Op]:
+def _latent_attention(attention: LatentAttention, hidden: int, phases: tuple[Phase, ...]) -> Iterator[Op]:
+    """MLA: projections to and from the latent, then attention over it (decode) or over expanded heads (prefill)."""
+    heads, latent, rope = attention.heads, attention.latent, attention.rope_dim
+    query = heads * (attention.nope_dim + rope)
+    if attention.query_rank is None:
+        yield _gemm("attention.q", hidden, query)
+    else:
+        yield _gemm("attention.q_a", hidden, attention.query_rank, bias=attention.bias)
+        yield _norm("attention.q_norm", attention.norm, attention.query_rank)
+        yield _gemm("attention.q_b", attention.query_rank, query)
+    yield _gemm("attention.kv_a", hidden, latent + rope, bias=attention.bias)
+    yield _norm("attention.kv_norm", attention.norm, latent)
+    yield _gemm("attention.kv_b", latent, heads * (attention.nope_dim + attention.value_dim))
+    yield Op(name="attention.rope", op_class="rope", shapes=(("heads", heads), ("kv_heads", 1), ("rotary_dim", rope)))
+    shapes = (
+        ("heads", heads),
+        ("latent", latent),
+        ("rope_dim", rope),
+        ("nope_dim", attention.nope_dim),
+        ("value_dim", attention.value_dim),
+    )
+    yield Op(name="attention.latent_write", op_class="latent-write", shapes=shapes)
+    for phase in phases:
+        yield Op(name=f"attention.{phase}", op_class=f"{phase}-latent-attention", shapes=shapes, phase=phase)
+    yield _gemm("attention.out", heads * attention.value_dim, hidden, bias=attention.bias)
+
+
+def _feed_forward(name: str, feed_forward: FeedForward, hidden: int) -> Iterator[Op]:
     width, gated = feed_forward.width, int(feed_forward.gated)
-    name = "mlp.gate_up" if gated else "mlp.up"
-    yield _gemm(name, hidden, width * (1 + gated), bias=feed_forward.bias)
-    shapes = (("width", width), ("gated", gated), ("smooth", int(feed_forward.smooth)))
-    yield Op(name="mlp.activation", op_class="activation", shapes=shapes)
-    yield _gemm("mlp.down", width, hidden, bias=feed_forward.bias)
+    yield _gemm(f"{name}.gate_up" if gated else f"{name}.up", hidden, width * (1 + gated), bias=feed_forward.bias)
+    yield _activation(f"{name}.activation", width, gated=feed_forward.gated, smooth=feed_forward.smooth)
+    yield _gemm(f"{name}.down", width, hidden, bias=feed_forward.bias)
+
+
+def _experts(experts: Experts, hidden: int) -> Iterator[Op]:
+    """Router, routed experts, shared experts, and the weighted sum of what they give."""
+    router = (("d_in", hidden), ("experts", experts.experts), ("bias", int(experts.router_bias)))
+    yield Op(name="moe.router", op_class="moe-router", shapes=router)
+    shapes = (
+        ("d_in", hidden),
+        ("width", experts.width),
+        ("experts", experts.experts),
+        ("top_k", experts.top_k),
+        ("gated", int(experts.gated)),
+        ("bias", int(experts.bias)),
+    )
+    yield Op(name="moe.experts", op_class="moe-experts", shapes=shapes, weights="weights")
+    routed = experts.top_k * experts.width
+    yield _activation("moe.activation", routed, gated=experts.gated, smooth=experts.smooth)
+    if experts.shared_width:
+        shared = FeedForward(
+            width=experts.shared_width, gated=experts.gated, bias=experts.shared_bias, smooth=experts.smooth
+        )
+        yield from _feed_forward("moe.shared", shared, hidden)
+    if experts.shared_gate:
+        yield _gemm("moe.shared_gate", hidden, 1)
+    yield _elementwise("moe.combine", "residual", experts.top_k * hidden)
+
+
+def _piece(piece: Piece) -> Op:
+    """The op of what is no part of the usual blocks."""
+    if isinstance(piece, Linear):
+        op = _gemm(piece.name, piece.d_in, piece.d_out, bias=piece.bias)
+        return msgspec.structs.replace(op, op_class="shared-gemm") if piece.shared else op
+    if isinstance(piece, Row):
+        return _norm(piece.name, piece.norm, piece.width, piece.norm_width)
+    if isinstance(piece, Vector):
+        return Op(
+            name=piece.name, op_class="elementwise", shapes=(("norm_width", piece.parameters), ("width", piece.width))
+        )
+    if isinstance(piece, Convolution):
+        shapes = (("channels", piece.channels), ("kernel", piece.kernel), ("per_channel", piece.per_channel))
+        return Op(name=piece.name, op_class="short-convolution", shapes=(*shapes, ("bias", int(piece.bias))))
+    state = (("state_elements", piece.elements), ("state_flop", piece.flop), ("state_exps", piece.exps))
+    return Op(name=piece.name, op_class="state-update", shapes=state)
 
 
 def _before(architecture: Architecture) -> Iterator[Op]:
@@ -131,9 +222,11 @@ def _before(architecture: Architecture) -> Iterator[Op]:
         yield Op(name="position_embedding", op_class="embedding", shapes=shapes)
     if width != architecture.hidden:
         yield _gemm("project_in", width, architecture.hidden)
+    yield from map(_piece, architecture.before)
 
 
 def _after(architecture: Architecture) -> Iterator[Op]:
+    yield from map(_piece, architecture.after)
     if architecture.final_norm:
         yield _norm("final_norm", architecture.norm, architecture.hidden)
     width = architecture.embedding_width
@@ -163,6 +256,12 @@ def _norm(name: str, norm: Norm, width: int, norm_width: int | None = None) -> O
     if norm.kind == "rms":
         return Op(name=name, op_class="rms-norm", shapes=shapes)
     return Op(name=name, op_class="layer-norm", shapes=(*shapes, ("bias", int(norm.bias))))
+
+
+def _activation(name: str, width: int, *, gated: bool, smooth: bool) -> Op:
+    return Op(
+        name=name, op_class="activation", shapes=(("width", width), ("gated", int(gated)), ("smooth", int(smooth)))
+    )
 
 
 def _elementwise(name: str, op_class: str, width: int) -> Op:

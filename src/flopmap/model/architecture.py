@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -19,7 +19,8 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True):
     """Softmax attention. ``kv_heads`` equals ``heads`` (multi-head), divides it (grouped) or is 1 (multi-query).
 
     ``window``: a token sees itself and ``window - 1`` tokens before it; None is the whole context.
-    ``qk_norm``: a norm on query and key heads, with one weight vector for all heads or one a head.
+    ``qk_norm``: a norm on query and key heads, with one weight vector for all heads or one a head (``per-head``: over
+    each head; ``whole``: over all heads at once). Key and value biases follow ``qkv_bias`` unless they are given.
     """
 
     heads: int
@@ -29,8 +30,10 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True):
     rotary_dim: int = 0
     window: int | None = None
     qkv_bias: bool = False
+    value_bias: bool | None = None
+    key_bias: bool | None = None
     out_bias: bool = False
-    qk_norm: Literal["none", "shared", "per-head"] = "none"
+    qk_norm: Literal["none", "shared", "per-head", "whole"] = "none"
     qk_norm_kind: Norm = Norm()
     capped: bool = False
 
@@ -64,19 +67,109 @@ class FeedForward(msgspec.Struct, frozen=True, kw_only=True):
     smooth: bool = True
 
 
-class Layer(msgspec.Struct, frozen=True, kw_only=True):
-    """One decoder layer. A parallel block has one norm for both halves; a sandwich has four."""
+class LatentAttention(msgspec.Struct, frozen=True, kw_only=True):
+    """Multi-head latent attention (MLA): keys and values of all heads are projections of one latent vector a token.
 
-    attention: Attention
-    feed_forward: FeedForward
+    ``query_rank`` None projects queries directly. A query or key head has ``nope_dim`` elements without and
+    ``rope_dim`` with rotation; the rotated part of the key is one for all heads and is cached beside the latent.
+    """
+
+    heads: int
+    query_rank: int | None
+    latent: int
+    nope_dim: int
+    rope_dim: int
+    value_dim: int
+    bias: bool = False
+    norm: Norm = Norm()
+
+
+class Experts(msgspec.Struct, frozen=True, kw_only=True):
+    """A mixture of experts: each token goes through ``top_k`` of ``experts`` feed-forwards, and through shared ones.
+
+    ``shared_width`` is the width of all shared experts together (0 for none); ``shared_gate`` scales them by a learned
+    gate. ``input_width`` differs from the hidden width where experts work on a projection of it.
+    """
+
+    experts: int
+    top_k: int
+    width: int
+    gated: bool = True
+    bias: bool = False
+    smooth: bool = True
+    router_bias: bool = False
+    shared_width: int = 0
+    shared_gate: bool = False
+    shared_bias: bool = False
+
+
+class Linear(msgspec.Struct, frozen=True, kw_only=True):
+    """A projection that is no part of the usual blocks. ``shared`` has its parameters counted elsewhere."""
+
+    name: str
+    d_in: int
+    d_out: int
+    bias: bool = False
+    shared: bool = False
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A normalisation that is no part of the usual blocks; ``norm_width`` differs where heads share a weight vector."""
+
+    name: str
+    norm: Norm
+    width: int
+    norm_width: int | None = None
+
+
+class Vector(msgspec.Struct, frozen=True, kw_only=True):
+    """Parameters that a token's row is multiplied with or added to, element by element (or held and not used)."""
+
+    name: str
+    parameters: int
+    width: int = 0
+
+
+class Convolution(msgspec.Struct, frozen=True, kw_only=True):
+    """A short causal convolution over ``channels``, each over ``per_channel`` inputs; the last taps are state."""
+
+    name: str
+    channels: int
+    kernel: int
+    per_channel: int = 1
+    bias: bool = False
+
+
+class Recurrence(msgspec.Struct, frozen=True, kw_only=True):
+    """A state that every token updates: ``elements`` a sequence, at ``flop`` vector FLOP an element and token."""
+
+    name: str
+    elements: int
+    flop: int
+    exps: int = 0
+
+
+Piece: TypeAlias = Linear | Row | Vector | Convolution | Recurrence
+
+
+class Layer(msgspec.Struct, frozen=True, kw_only=True):
+    """One decoder layer: attention, a feed-forward, and whatever else the family has (``pieces``).
+
+    A parallel block has one norm for both halves; a sandwich has four; 0 where the pieces bring their own.
+    """
+
+    attention: Attention | LatentAttention | None = None
+    feed_forward: FeedForward | Experts | None = None
     norms: int = 2
+    pieces: tuple[Piece, ...] = ()
 
 
 class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     """A decoder-only language model. ``layers`` holds every layer in order.
 
     ``embedding_width`` differs from ``hidden`` where projections lead in and out of the layers;
-    ``positions`` are rows of a learned position table (0 for rotary or none).
+    ``positions`` are rows of a learned position table (0 for rotary or none). ``before`` and ``after`` are pieces
+    outside the layers.
     """
 
     family: str
@@ -91,3 +184,5 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     positions: int = 0
     head_bias: bool = False
     logits_capped: bool = False
+    before: tuple[Piece, ...] = ()
+    after: tuple[Piece, ...] = ()

@@ -1,0 +1,13 @@
+"""Dense decoders of the last years that are no plain Llama: other norms, biases, positions or residual scales."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flopmap.model.architecture import Architecture
+    from flopmap.model.config import Config
+
+FAMILIES: dict[str, Callable[[Config], Architecture]] = {}

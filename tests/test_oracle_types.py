@@ -1,0 +1,62 @@
+"""Our counts against every causal-LM type that transformers maps: equal to the integer, or refused by name.
+
+The truth table is data, a file a type (tests/oracle/README.md says how it is made). `exceptions.yaml` says, for each
+type whose FLOP differ, what the reference code does that no serving engine does; an exception that no longer differs fails.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from flopmap.floor.roofline import price
+from flopmap.model.families import INDEX
+from flopmap.scenario import Request, make
+
+if TYPE_CHECKING:
+    from flopmap.records.book import Book
+
+FOLDER = Path(__file__).parent / "oracle" / "causal"
+EXCEPTIONS: dict[str, Any] = YAML(typ="safe", pure=True).load((FOLDER.parent / "exceptions.yaml").read_text()) or {}
+TYPES = sorted(path.stem for path in FOLDER.glob("*.json") if json.loads(path.read_text())["built"])
+PRODUCTS = ("aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm")  # convolutions run on the vector units here
+AS_TORCH = (("mask", "full"), ("logits", "all"))
+
+
+def truth_of(model_type: str) -> dict[str, Any]:
+    truth: dict[str, Any] = json.loads((FOLDER / f"{model_type}.json").read_text())
+    return truth
+
+
+def counted(truth: dict[str, Any], book: Book, tmp_path: Path, **scenario: Any) -> dict[str, float]:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(truth["config"]))
+    request = Request(model=str(path), on="h100-sxm", dtype="bf16", quantization="bf16", **scenario)
+    return price(make(request, book), book).totals
+
+
+@pytest.mark.parametrize("model_type", [name for name in TYPES if name in INDEX])
+def test_parameters_are_those_of_the_reference(model_type: str, book: Book, tmp_path: Path) -> None:
+    truth = truth_of(model_type)
+    totals = counted(truth, book, tmp_path, phase="prefill", input_len=64, conventions=AS_TORCH)
+    assert totals["parameters"] == truth["parameters"]
+
+
+@pytest.mark.parametrize(
+    "model_type", [name for name in TYPES if name in INDEX and (truth_of(name)["flop"] or {}).get("prefill")]
+)
+def test_flop_are_those_of_the_reference_or_explained(model_type: str, book: Book, tmp_path: Path) -> None:
+    truth = truth_of(model_type)
+    totals = counted(truth, book, tmp_path, phase="prefill", input_len=64, conventions=AS_TORCH)
+    theirs = sum(flop for op, flop in truth["flop"]["prefill"]["by_op"].items() if op in PRODUCTS)
+    assert (totals["matrix"] != theirs) == (model_type in EXCEPTIONS), (totals["matrix"], theirs)
+
+
+@pytest.mark.parametrize("model_type", [name for name in TYPES if name not in INDEX])
+def test_a_type_that_is_not_understood_is_refused_by_name(model_type: str, book: Book, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"'{model_type}' is not understood|model_type"):
+        counted(truth_of(model_type), book, tmp_path)
