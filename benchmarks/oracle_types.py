@@ -1,8 +1,8 @@
 """Writes what torch and transformers say of every causal language model type: ``tests/oracle/causal/<type>.json``.
 
 The types are those of transformers' MODEL_FOR_CAUSAL_LM_MAPPING. Each is built from its default config, cut to the
-fewest layers that still show every kind of layer, and counted: parameters, and the FLOP of a prefill and of a decode step
-under FlopCounterMode. What cannot be default stands in ``tests/oracle/causal/types.yaml`` with the reason. Like
+fewest layers that still show every kind of layer, and counted: parameters, and under FlopCounterMode the FLOP of a
+prefill and of a decode step. What cannot be default stands in ``tests/oracle/causal/types.yaml`` with the reason. Like
 ``oracle.py`` this file imports nothing of flopmap. Each type runs in a process of its own, under a time and a memory
 limit, so that none can take the others down.
 
@@ -19,9 +19,9 @@ import copy
 import inspect
 import json
 import logging
+import multiprocessing
 import os
 import re
-import subprocess
 import sys
 import time
 import warnings
@@ -29,7 +29,7 @@ from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -57,14 +57,14 @@ TOKEN = 7  # an ordinary token in every vocabulary
 POLL_SECONDS = 0.2
 
 # Config fields that count layers, and lists that hold layer indices (other lists hold one entry a layer).
-LAYER_FIELDS = (
-    "num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers num_encoder_layers num_decoder_layers "
-    "depth num_blocks num_layers_per_stack conf_num_hidden_layers"
-).split()
-INDEX_LISTS = (
-    "moe_layers full_attn_idxs cross_attention_layers attn_layer_indices hybrid_layer_ids global_attn_indexes "
-    "intermediate_layers_indices mlp_only_layers fullatt_block_indexes deepstack_visual_indexes"
-).split()
+LAYER_FIELDS = {
+    *("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers", "depth"),
+    *("num_encoder_layers", "num_decoder_layers", "num_blocks", "num_layers_per_stack", "conf_num_hidden_layers"),
+}
+INDEX_LISTS = {
+    *("moe_layers", "full_attn_idxs", "cross_attention_layers", "attn_layer_indices", "hybrid_layer_ids"),
+    *("global_attn_indexes", "intermediate_layers_indices", "mlp_only_layers", "fullatt_block_indexes"),
+}
 # Fields that decide neither a shape nor a cost.
 IRRELEVANT = re.compile(
     r".*(token|class|audio|image|video)_(id|ids|index)$|.*label.*|.*dropout.*|.*_pdrop$|.*layerdrop$|.*drop_rate$"
@@ -78,13 +78,6 @@ PAST = ("cache", "past_key_values", "cache_params", "state", "past_buckets_state
 UNCOUNTED = re.compile(
     r"aten\.(_?grouped_mm|mv|addmv|dot|vdot|fft.*|_fft.*|linalg.*|.*triangular.*|.*rnn.*|.*lstm.*|_scaled_dot.*)"
 )
-FIRST = (
-    "mixtral qwen2_moe qwen3_moe qwen3_next qwen3_5* deepseek_v2 deepseek_v3 deepseek_v32 deepseek_v4 gpt_oss llama4_text "
-    "olmo* flex_olmo granite* phimoe dbrx jamba mamba mamba2 falcon falcon_mamba falcon_h1 zamba* bamba nemotron* minimax* "
-    "glm* ernie4_5* exaone* hunyuan* dots1 longcat* lfm2* smollm3 starcoder2 stablelm mpt bloom gpt_neox gpt_neo gptj codegen "
-    "rwkv recurrent_gemma cohere2* gemma3n* gemma4* kimi_linear arcee seed_oss helium diffllama jetmoe persimmon xglm opt gpt2 "
-    "llama mistral qwen2 qwen3 gemma* phi* bart mbart bert roberta xlm-roberta"
-).split()
 
 
 @dataclass(frozen=True)
@@ -119,7 +112,7 @@ class Ledger(FlopCounterMode):
         self.operators: Counter[str] = Counter()
         self.handles: list[Any] = []
 
-    def __enter__(self) -> Ledger:
+    def __enter__(self) -> Self:
         """Start to count and to follow the modules."""
         self.handles = [
             hooks.register_module_forward_pre_hook(self._enter_module),
@@ -176,7 +169,7 @@ def progress(text: str) -> None:
     sys.stderr.flush()
 
 
-# --- configs -----------------------------------------------------------------------------------------------------------
+# --- configs ---------------------------------------------------------------------------------------------------------
 
 
 def merged(fields: Fields, changes: Mapping[str, Any]) -> Fields:
@@ -242,16 +235,20 @@ def listed_kinds(fields: Fields, path: str = "") -> set[Any]:
 
 def signature(layer: Model) -> Any:
     """Return what tells one kind of layer from another: its tensors, its modules, its switches."""
-    tensors = tuple((name, tuple(tensor.shape)) for name, tensor in layer.named_parameters())
-    switches = tuple(
-        (
-            name,
-            type(part).__name__,
-            *sorted((key, value) for key, value in vars(part).items() if isinstance(value, bool | str)),
-        )
+    # a star for every index: a shared block has one adapter a layer that uses it, however many these are
+    tensors = {(starred(name), tuple(tensor.shape)) for name, tensor in layer.named_parameters()}
+    switches = {
+        (starred(name), type(part).__name__, key, value)
         for name, part in layer.named_modules()
-    )
-    return tensors, switches
+        for key, value in {"": "", **vars(part)}.items()
+        if isinstance(value, bool | str)
+    }
+    return frozenset(tensors), frozenset(switches)
+
+
+def starred(name: str) -> str:
+    """Return the name of a module or tensor with a star for every index in it."""
+    return re.sub(r"(?<=\.)\d+(?=\.|$)", "*", name)
 
 
 def stacks(model: Model) -> dict[str, list[Any]]:
@@ -286,7 +283,7 @@ def reduced(config: Config, model: Model) -> Config:
             short = type(config).from_dict(shortened(copy.deepcopy(fields), layers))
             if kinds(build(short), short) >= wanted:
                 return short
-        except Exception as failure:  # noqa: BLE001, PERF203 - not every number of layers is valid
+        except Exception as failure:  # noqa: BLE001 - not every number of layers is valid
             logging.getLogger(__name__).debug("%d layers: %s", layers, failure)
     message = f"no config of up to {MOST_LAYERS} layers shows all {len(wanted)} kinds of layer"
     raise ValueError(message)
@@ -299,7 +296,7 @@ def pruned(fields: Fields) -> Fields:
     return kept | {key: pruned(inner) for key, inner in nested(kept)}
 
 
-# --- models ------------------------------------------------------------------------------------------------------------
+# --- models ----------------------------------------------------------------------------------------------------------
 
 
 def build(config: Config, device: str = "meta") -> Model:
@@ -384,7 +381,7 @@ def tensors_in(value: Any, path: str = "", depth: int = 6) -> Iterator[list[Any]
         yield from tensors_in(vars(value), path, depth - 1)
 
 
-# --- truths ------------------------------------------------------------------------------------------------------------
+# --- truths ----------------------------------------------------------------------------------------------------------
 
 
 def parameters(model: Model) -> Fields:
@@ -475,7 +472,7 @@ def modules(model: Model, ledgers: list[Ledger | None]) -> list[list[Any]]:
 def found_notes(rows: list[list[Any]]) -> list[str]:
     """Say which modules with a matrix no run reached."""
     unreached = [name for name, _, calls, own, *_ in rows if calls == 0 and own == 0]
-    short = sorted({re.sub(r"\.\d+\.", ".*.", name) for name in unreached})
+    short = sorted({starred(name) for name in unreached})
     return [f"built but not reached by a text prefill: {', '.join(short[:40])}"] if short else []
 
 
@@ -535,7 +532,7 @@ def header(kind: str) -> Fields:
     return {"type": kind, "class": MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind], "versions": versions, "attention": "eager"}
 
 
-# --- files and processes -----------------------------------------------------------------------------------------------
+# --- files and processes ---------------------------------------------------------------------------------------------
 
 
 def write(path: Path, truth: Fields) -> None:
@@ -553,23 +550,32 @@ def resident_bytes(pid: int) -> int:
     return 0
 
 
-def supervise(kind: str, options: argparse.Namespace) -> str:
-    """Run one type in a process of its own and return why it was stopped, empty if it was not."""
-    command = [sys.executable, __file__, "--child", "--out", str(options.out), kind]
+def child(kind: str, path: Path) -> None:
+    """Measure one type; what it prints on the way is of no interest."""
+    torch.set_num_threads(1)
+    logging.disable(logging.WARNING)
+    warnings.filterwarnings("ignore")
+    special = specials()["types"].get(kind) or {}
+    truth_of(kind, special, lambda truth: write(path, truth))
+
+
+def supervise(kind: str, path: Path, options: argparse.Namespace) -> str:
+    """Measure one type in a process of its own and return why it was stopped, empty if it was not."""
     started = time.monotonic()
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
-        while child.poll() is None:
-            time.sleep(POLL_SECONDS)
-            if time.monotonic() - started > options.timeout:
-                stopped = f"stopped after {options.timeout:g} s"
-            elif resident_bytes(child.pid) > options.memory * 1e9:
-                stopped = f"stopped at {options.memory:g} GB of memory"
-            else:
-                continue
-            child.kill()
-            return stopped
-        errors = child.stderr.read().strip().splitlines() if child.stderr else []
-        return "" if child.returncode == 0 else f"exit status {child.returncode}: {(errors or [''])[-1]}"[:300]
+    # a fork, not a new process: torch and transformers are imported once for all types
+    process = multiprocessing.get_context("fork").Process(target=child, args=(kind, path))
+    process.start()
+    stopped = ""
+    while process.exitcode is None and not stopped:
+        process.join(POLL_SECONDS)
+        if time.monotonic() - started > options.timeout:
+            stopped = f"stopped after {options.timeout:g} s"
+        elif resident_bytes(process.pid or 0) > options.memory * 1e9:
+            stopped = f"stopped at {options.memory:g} GB of memory"
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+    return stopped or ("" if process.exitcode == 0 else f"exit status {process.exitcode}")
 
 
 def parent(kinds_: list[str], options: argparse.Namespace) -> None:
@@ -578,7 +584,7 @@ def parent(kinds_: list[str], options: argparse.Namespace) -> None:
         path = options.out / f"{kind}.json"
         path.unlink(missing_ok=True)
         started = time.monotonic()
-        stopped = supervise(kind, options)
+        stopped = supervise(kind, path, options)
         truth = json.loads(path.read_text(encoding="utf-8")) if path.exists() else header(kind) | {"built": False}
         if stopped:
             write(path, truth | {"why": stopped})
@@ -593,11 +599,18 @@ def parent(kinds_: list[str], options: argparse.Namespace) -> None:
 
 def ordered(asked: list[str]) -> list[str]:
     """Return the types to measure, the most served first."""
-    kinds_ = asked or list(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
-    rank = {
-        kind: next((place for place, glob in enumerate(FIRST) if fnmatch(kind, glob)), len(FIRST)) for kind in kinds_
+    first: list[str] = specials()["first"]
+    ranks = {
+        kind: next((rank for rank, glob in enumerate(first) if fnmatch(kind, glob)), len(first))
+        for kind in asked or MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     }
-    return sorted(kinds_, key=lambda kind: rank[kind])
+    return sorted(ranks, key=lambda kind: ranks[kind])
+
+
+def specials() -> Fields:
+    """Read which types come first, and what is not default in some."""
+    loaded: Fields = YAML(typ="safe", pure=True).load(ROOT / "tests/oracle/causal/types.yaml")
+    return loaded
 
 
 def arguments() -> argparse.Namespace:
@@ -607,7 +620,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=ROOT / "tests/oracle/causal", help="folder to write to")
     parser.add_argument("--timeout", type=float, default=60, help="seconds a type may take")
     parser.add_argument("--memory", type=float, default=6, help="GB a type may take")
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -615,16 +627,7 @@ def main() -> None:
     """Measure the types asked for, each in a process of its own."""
     options = arguments()
     options.out.mkdir(parents=True, exist_ok=True)
-    if not options.child:
-        parent(ordered(options.types), options)
-        return
-    torch.set_num_threads(1)
-    logging.disable(logging.WARNING)
-    warnings.filterwarnings("ignore")
-    (kind,) = options.types
-    special = YAML(typ="safe", pure=True).load(ROOT / "tests/oracle/causal/types.yaml") or {}
-    path: Path = options.out / f"{kind}.json"
-    truth_of(kind, special.get(kind) or {}, lambda truth: write(path, truth))
+    parent(ordered(options.types), options)
 
 
 if __name__ == "__main__":

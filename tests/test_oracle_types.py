@@ -1,7 +1,7 @@
 """Our counts against every causal-LM type that transformers maps: equal to the integer, or refused by name.
 
-The truth table is data, a file a type (tests/oracle/README.md says how it is made). `exceptions.yaml` says, for each
-type whose FLOP differ, what the reference code does that no serving engine does; an exception that no longer differs fails.
+The truth table is data, a file a type (tests/oracle/README.md says how it is made). `exceptions-*.yaml` say, for each
+type whose FLOP differ, what the reference code does that no serving engine does; one that no longer differs fails.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from flopmap.records.book import Book
 
 FOLDER = Path(__file__).parent / "oracle" / "causal"
-EXCEPTIONS: dict[str, Any] = YAML(typ="safe", pure=True).load((FOLDER.parent / "exceptions.yaml").read_text()) or {}
+EXCEPTIONS: dict[str, str] = {
+    name: reason
+    for path in sorted(FOLDER.parent.glob("exceptions-*.yaml"))
+    for name, reason in (YAML(typ="safe", pure=True).load(path.read_text()) or {}).items()
+}
 TYPES = sorted(path.stem for path in FOLDER.glob("*.json") if json.loads(path.read_text())["built"])
 PRODUCTS = ("aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm")  # convolutions run on the vector units here
 AS_TORCH = (("mask", "full"), ("logits", "all"))

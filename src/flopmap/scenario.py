@@ -32,13 +32,17 @@ class ScenarioError(ValueError):
 
 
 class Precision(msgspec.Struct, frozen=True, kw_only=True):
-    """Formats of activations, weights and cache; ``math`` is the data type that GEMMs over the weights multiply in."""
+    """Formats of activations, weights and cache; ``math`` is the data type that GEMMs over the weights multiply in.
+
+    ``stored`` are bytes a parameter of the ops (by name) whose matrices are in another format than ``weights``.
+    """
 
     activations: Format
     weights: Format
     kv: Format
     math: str
     activation_math: str
+    stored: dict[str, float] = {}
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,7 +166,14 @@ def _precision(request: Request, book: Book, checkpoint: Checkpoint, machine: Ma
             f"{machine.part.id} has no {weights.math[0]} math" if weights.math else f"{weights.id} stores weights only"
         )
         notes.append(f"{reason}: weights are converted and multiplied in {math}; the conversion is not counted")
-    return Precision(activations=activations, weights=weights, kv=kv, math=native or math, activation_math=math)
+    return Precision(
+        activations=activations,
+        weights=weights,
+        kv=kv,
+        math=native or math,
+        activation_math=math,
+        stored={} if request.quantization else checkpoint.stored,
+    )
 
 
 def _activations(request: Request, book: Book, checkpoint: Checkpoint, machine: Machine, notes: list[str]) -> Format:

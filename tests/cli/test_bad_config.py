@@ -81,8 +81,10 @@ WRONG_FIELDS: list[tuple[dict[str, Any], str]] = [
     ({"torch_dtype": 3}, "torch_dtype: 3 is not a string"),
     (
         {"model_type": "mixtrall"},
-        ("model_type: 'mixtrall' is not understood; nearest: mixtral, mistral "
-        f"(all {COUNT} families: flopmap models --families)"),
+        (
+            "model_type: 'mixtrall' is not understood; nearest: mixtral, mistral "
+            f"(all {COUNT} families: flopmap models --families)"
+        ),
     ),
     (
         {"model_type": "zzz"},

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flopmap.model.architecture import Norm
+from flopmap.model.architecture import Attention, FeedForward, Norm
 from flopmap.model.config import ConfigError, MissingFileError
 from flopmap.model.reading import Checkpoint, from_config, read_model, read_path
 from flopmap.records.types import Model
@@ -39,7 +39,19 @@ def read(family: str, **fields: Any) -> Architecture:
 
 
 def windows(architecture: Architecture) -> list[int | None]:
-    return [layer.attention.window for layer in architecture.layers]
+    return [layer.attention.window for layer in architecture.layers if isinstance(layer.attention, Attention)]
+
+
+def attention_of(architecture: Architecture) -> Attention:
+    attention = architecture.layers[0].attention
+    assert isinstance(attention, Attention)
+    return attention
+
+
+def feed_forward_of(architecture: Architecture) -> FeedForward:
+    feed_forward = architecture.layers[0].feed_forward
+    assert isinstance(feed_forward, FeedForward)
+    return feed_forward
 
 
 def same(one: Checkpoint, other: Checkpoint) -> bool:
@@ -61,14 +73,14 @@ def test_partial_rotation_is_read_in_both_spellings() -> None:
     old = read("phi3", partial_rotary_factor=0.5)
     new = read("phi3", rope_parameters={"partial_rotary_factor": 0.5, "rope_theta": 1e4})
     assert old == new
-    assert old.layers[0].attention.rotary_dim == 4
-    assert read("phi3").layers[0].attention.rotary_dim == 8
+    assert attention_of(old).rotary_dim == 4
+    assert attention_of(read("phi3")).rotary_dim == 8
 
 
 def test_phi_rotates_half_of_a_head_unless_it_says_otherwise() -> None:
-    assert read("phi").layers[0].attention.rotary_dim == 4
-    assert read("phi", rope_parameters={"rope_theta": 1e4, "rope_type": "default"}).layers[0].attention.rotary_dim == 4
-    assert read("phi", partial_rotary_factor=0.25).layers[0].attention.rotary_dim == 2
+    assert attention_of(read("phi")).rotary_dim == 4
+    assert attention_of(read("phi", rope_parameters={"rope_theta": 1e4, "rope_type": "default"})).rotary_dim == 4
+    assert attention_of(read("phi", partial_rotary_factor=0.25)).rotary_dim == 2
 
 
 def test_layer_types_and_the_older_pattern_fields_are_equal() -> None:
@@ -143,9 +155,9 @@ def test_gemma_3_knows_its_own_sizes() -> None:
     bare = from_config({"model_type": "gemma3", "text_config": {"hidden_size": 2560, "sliding_window": 1024}}, "a")
     architecture = bare.architecture
     assert (architecture.hidden, architecture.vocab, len(architecture.layers)) == (2560, 262208, 26)
-    attention = architecture.layers[0].attention
+    attention = attention_of(architecture)
     assert (attention.heads, attention.kv_heads, attention.head_dim) == (8, 4, 256)
-    assert architecture.layers[0].feed_forward.width == 9216
+    assert feed_forward_of(architecture).width == 9216
     assert architecture.tied
 
 
@@ -171,13 +183,13 @@ RMS, LAYER_NORM, LAYER_NORM_WITHOUT_BIAS = Norm(), Norm(kind="layer", bias=True)
 def test_what_a_family_assumes_of_absent_fields(family: str) -> None:
     architecture = read(family)
     layer = architecture.layers[0]
-    attention = layer.attention
+    attention = attention_of(architecture)
     assert DEFAULTS[family] == (
         attention.kv_heads,
         attention.head_dim,
         architecture.tied,
         layer.norms,
-        layer.feed_forward.gated,
+        feed_forward_of(architecture).gated,
         attention.qkv_bias,
         attention.out_bias,
         attention.qk_norm,
@@ -190,7 +202,7 @@ def test_what_a_family_assumes_of_absent_fields(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gemma", "gemma2", "cohere"])
 def test_a_bias_of_attention_is_on_all_four_projections(family: str) -> None:
-    attention = read(family, attention_bias=True).layers[0].attention
+    attention = attention_of(read(family, attention_bias=True))
     assert attention.qkv_bias
     assert attention.out_bias
 
@@ -201,8 +213,8 @@ def test_a_bias_that_the_class_ignores_is_ignored(family: str) -> None:
 
 
 def test_only_llama_has_a_bias_in_its_feed_forward_by_choice() -> None:
-    assert read("llama", mlp_bias=True).layers[0].feed_forward.bias
-    assert not read("llama").layers[0].feed_forward.bias
+    assert feed_forward_of(read("llama", mlp_bias=True)).bias
+    assert not feed_forward_of(read("llama")).bias
 
 
 def test_norms_of_each_family() -> None:
@@ -215,7 +227,7 @@ def test_norms_of_each_family() -> None:
 
 def test_head_dim_wins_over_the_hidden_size() -> None:
     for family in ("llama", "mistral", "qwen3", "gemma2"):
-        attention = read(family, head_dim=48).layers[0].attention
+        attention = attention_of(read(family, head_dim=48))
         assert (attention.head_dim, attention.value_dim, attention.query_width) == (48, 48, 32 * 48)
     assert read("llama", hidden_size=257, head_dim=8).hidden == 257
 
@@ -229,47 +241,51 @@ def test_ties_are_as_the_config_says() -> None:
 def test_phi_has_a_bias_on_its_head_and_norms_its_heads_when_asked() -> None:
     assert read("phi").head_bias
     assert not read("phi3").head_bias
-    attention = read("phi", qk_layernorm=True).layers[0].attention
+    attention = attention_of(read("phi", qk_layernorm=True))
     assert (attention.qk_norm, attention.qk_norm_kind) == ("shared", LAYER_NORM)
 
 
 def test_cohere_norms_each_head_by_its_own_weights_when_asked() -> None:
-    attention = read("cohere", use_qk_norm=True).layers[0].attention
+    attention = attention_of(read("cohere", use_qk_norm=True))
     assert (attention.qk_norm, attention.qk_norm_kind) == ("per-head", LAYER_NORM_WITHOUT_BIAS)
 
 
 def test_gemma_scales_embeddings_and_the_second_caps_scores_and_logits() -> None:
     for family in ("gemma", "gemma2", "gemma3_text"):
         assert read(family).embedding_scaled
-    assert read("gemma2").layers[0].attention.capped
+    assert attention_of(read("gemma2")).capped
     assert read("gemma2").logits_capped
     uncapped = read("gemma2", attn_logit_softcapping=None, final_logit_softcapping=None)
-    assert not uncapped.layers[0].attention.capped
+    assert not attention_of(uncapped).capped
     assert not uncapped.logits_capped
-    assert not read("gemma3_text").layers[0].attention.capped
+    assert not attention_of(read("gemma3_text")).capped
 
 
 def test_gpt2_is_ungated_with_learned_positions() -> None:
     architecture = read("gpt2")
-    layer = architecture.layers[0]
-    assert (layer.feed_forward.width, layer.feed_forward.gated, layer.feed_forward.bias) == (256, False, True)
-    assert (layer.attention.kv_heads, layer.attention.head_dim, layer.attention.rotary_dim) == (4, 16, 0)
+    attention = attention_of(architecture)
+    assert (
+        feed_forward_of(architecture).width,
+        feed_forward_of(architecture).gated,
+        feed_forward_of(architecture).bias,
+    ) == (256, False, True)
+    assert (attention.kv_heads, attention.head_dim, attention.rotary_dim) == (4, 16, 0)
     assert (architecture.positions, architecture.tied, architecture.final_norm) == (1024, True, True)
-    assert read("gpt2", n_inner=100, n_positions=77).layers[0].feed_forward.width == 100
-    assert read("gpt2", n_inner=None).layers[0].feed_forward.width == 256
+    assert feed_forward_of(read("gpt2", n_inner=100, n_positions=77)).width == 100
+    assert feed_forward_of(read("gpt2", n_inner=None)).width == 256
     assert read("gpt2", n_positions=77).positions == 77
 
 
 def test_opt_has_an_offset_of_two_and_may_have_a_narrow_embedding() -> None:
     architecture = read("opt")
     assert (architecture.positions, architecture.tied, architecture.final_norm) == (2050, True, True)
-    assert not architecture.layers[0].feed_forward.smooth  # relu
+    assert not feed_forward_of(architecture).smooth  # relu
     narrow = read("opt", word_embed_proj_dim=32, do_layer_norm_before=False)
     assert (narrow.embedding_width, narrow.hidden, narrow.final_norm) == (32, 64, False)
     assert not read("opt", _remove_final_layer_norm=True).final_norm
     plain = read("opt", enable_bias=False, layer_norm_elementwise_affine=False)
-    assert not plain.layers[0].attention.qkv_bias
-    assert not plain.layers[0].feed_forward.bias
+    assert not attention_of(plain).qkv_bias
+    assert not feed_forward_of(plain).bias
     assert not plain.norm.affine
 
 

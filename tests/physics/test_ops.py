@@ -295,6 +295,64 @@ SENTENCES = {
     "rms-norm": {"parameters", "resident", "vector", "weights", "activations", "launches"},
     "rope": {"vector", "activations", "launches"},
     "sampling": {"vector", "exp", "logit_traffic", "launches"},
+    "decode-latent-attention": {
+        "matrix",
+        "vector",
+        "exp",
+        "kv_traffic",
+        "activations",
+        "launches",
+    },  # test_ops_of_mixtures.py
+    "elementwise": {
+        "parameters",
+        "resident",
+        "vector",
+        "weights",
+        "activations",
+        "launches",
+    },  # test_ops_of_mixtures.py
+    "latent-write": {"cache", "kv_traffic", "activations", "launches"},  # test_ops_of_mixtures.py
+    "moe-experts": {
+        "parameters",
+        "active",
+        "resident",
+        "matrix",
+        "vector",
+        "weights",
+        "activations",
+        "launches",
+    },  # test_ops_of_mixtures.py
+    "moe-router": {
+        "parameters",
+        "active",
+        "resident",
+        "matrix",
+        "vector",
+        "exp",
+        "weights",
+        "activations",
+        "launches",
+    },  # test_ops_of_mixtures.py
+    "prefill-latent-attention": {
+        "matrix",
+        "vector",
+        "exp",
+        "kv_traffic",
+        "activations",
+        "launches",
+    },  # test_ops_of_mixtures.py
+    "shared-gemm": {"active", "matrix", "vector", "weights", "activations", "launches"},  # test_ops_of_mixtures.py
+    "short-convolution": {
+        "parameters",
+        "resident",
+        "vector",
+        "weights",
+        "state",
+        "activations",
+        "held",
+        "launches",
+    },  # test_ops_of_mixtures.py
+    "state-update": {"vector", "exp", "state", "held", "launches"},  # test_ops_of_mixtures.py
     "weight-gemm": {"parameters", "active", "resident", "matrix", "vector", "weights", "activations", "launches"},
 }
 

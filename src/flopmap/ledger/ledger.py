@@ -65,6 +65,8 @@ def _formats(precision: Precision, weights: str, book: Book) -> dict[str, float]
 def _line(op: Op, scenario: Scenario, book: Book, formats: dict[str, float]) -> Line:
     record = book.record(OpClass, op.op_class)
     used = cost_symbols(record, scenario.conventions)
+    if op.name in scenario.precision.stored:
+        formats = {**formats, "weight_bytes": scenario.precision.stored[op.name]}
     statistics = {}
     for symbol in sorted(used - formats.keys() - dict(op.shapes).keys()):
         known = book.glossary.symbols.get(symbol)

@@ -1,0 +1,279 @@
+"""Families that mix softmax attention with linear attention: delta nets and lightning attention."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from flopmap.model.architecture import (
+    Architecture,
+    Attention,
+    Convolution,
+    Experts,
+    FeedForward,
+    LatentAttention,
+    Layer,
+    Linear,
+    Norm,
+    Piece,
+    Recurrence,
+    Row,
+    Vector,
+)
+from flopmap.model.config import Config
+from flopmap.model.families.common import (
+    biased,
+    is_smooth,
+    read_attention,
+    read_decoder,
+    read_feed_forward,
+    rotary_share,
+    without_rotation,
+)
+from flopmap.model.families.mixers import (
+    DELTA_FLOP,
+    FULL,
+    LINEAR,
+    SCALAR_DECAY_FLOP,
+    gated_delta,
+    integers,
+    key_heads,
+    layer_kinds,
+    must_divide,
+    refuse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Half = FeedForward | Experts
+
+
+def qwen3_next(config: Config) -> Architecture:
+    """Qwen3-Next: three gated delta nets to a gated attention layer, mixtures with a gated shared expert."""
+    every = config.integer("decoder_sparse_step", default=1)
+    dense, experts = set(integers(config, "mlp_only_layers")), _qwen_experts(config, top_k=10, experts=512)
+
+    def half(index: int) -> Half:
+        if experts is None or index in dense or (index + 1) % every:
+            return replace(read_feed_forward(_with(config, "intermediate_size", 5632)))
+        return experts
+
+    return _qwen(config, half, kv_heads=2)
+
+
+def qwen3_5(config: Config) -> Architecture:
+    """Qwen 3.5 (text): as Qwen3-Next with dense feed-forwards."""
+    refuse(config, "num_experts")
+    feed_forward = read_feed_forward(_with(config, "intermediate_size", 12_288))
+    return _qwen(config, lambda _: feed_forward, kv_heads=4)
+
+
+def qwen3_5_moe(config: Config) -> Architecture:
+    """Qwen 3.5 (text) with mixtures in every layer."""
+    refuse(config, "mlp_only_layers")
+    experts = _qwen_experts(config, top_k=8, experts=256)
+    if experts is None:
+        raise config.error("num_experts", "0 is not understood in a qwen3_5_moe config")
+    return _qwen(config, lambda _: experts, kv_heads=2)
+
+
+def _with(config: Config, field: str, default: int) -> Config:
+    """The config with the class's own default for a field."""
+    return Config({field: default, **config.fields}, config.name)
+
+
+def _qwen_experts(config: Config, *, top_k: int, experts: int) -> Experts | None:
+    count = config.integer("num_experts", default=experts, low=0)
+    if not count:
+        return None
+    return Experts(
+        experts=count,
+        top_k=config.integer("num_experts_per_tok", default=top_k),
+        width=config.integer("moe_intermediate_size", default=512),
+        smooth=is_smooth(config, "silu"),
+        shared_width=config.integer("shared_expert_intermediate_size", default=512),
+        shared_gate=True,
+    )
+
+
+def _qwen(config: Config, half: Callable[[int], Half], *, kv_heads: int) -> Architecture:
+    """Attention with a gate on its output in every fourth layer, gated delta nets in the others."""
+    if not config.flag("attn_output_gate", default=True):
+        raise config.error("attn_output_gate", "false is not understood (the class always has the gate)")
+    hidden = config.integer("hidden_size")
+    bias = config.flag("attention_bias", default=False)
+    attention = biased(read_attention(config, kv_heads=kv_heads, head_dim=256), qkv=bias, out=bias)
+    rotary = int(attention.head_dim * rotary_share(config, 0.25))
+    attention = replace(attention, qk_norm="shared", rotary_dim=rotary)
+    delta = _delta_of(config, key_heads=16, value_heads=32, key_dim=128, value_dim=128)
+    every = config.integer("full_attention_interval", default=4)
+    kinds = layer_kinds(config, (LINEAR, FULL), lambda index: LINEAR if (index + 1) % every else FULL)
+    gate = _output_gate(attention, hidden, bias=bias)
+    layers = tuple(
+        Layer(attention=attention, pieces=gate, feed_forward=half(index))
+        if kind == FULL
+        else Layer(pieces=delta, feed_forward=half(index))
+        for index, kind in enumerate(kinds)
+    )
+    return read_decoder(config, layers, Norm())
+
+
+def _output_gate(attention: Attention, hidden: int, *, bias: bool = False) -> tuple[Piece, ...]:
+    """A gate on each element of the attention output, projected with the queries."""
+    width = attention.output_width
+    return (
+        Linear(name="attention.gate", d_in=hidden, d_out=width, bias=bias),
+        Vector(name="attention.gate_product", parameters=0, width=width),
+    )
+
+
+def _delta_of(config: Config, *, key_heads: int, value_heads: int, key_dim: int, value_dim: int) -> tuple[Piece, ...]:
+    is_smooth(config, "silu")
+    keys = config.integer("linear_num_key_heads", default=key_heads)
+    values = config.integer("linear_num_value_heads", default=value_heads)
+    must_divide(config, "linear_num_key_heads", keys, values)
+    return gated_delta(
+        config.integer("hidden_size"),
+        key_heads=keys,
+        value_heads=values,
+        key_dim=config.integer("linear_key_head_dim", default=key_dim),
+        value_dim=config.integer("linear_value_head_dim", default=value_dim),
+        kernel=config.integer("linear_conv_kernel_dim", default=4),
+    )
+
+
+def olmo_hybrid(config: Config) -> Architecture:
+    """OLMo Hybrid: gated delta nets of keys of three quarters; a norm over all query heads; rotary only if given."""
+    heads, hidden = config.integer("num_attention_heads"), config.integer("hidden_size")
+    bias = config.flag("attention_bias", default=False)
+    attention = replace(biased(read_attention(config), qkv=bias, out=bias), qk_norm="whole")
+    if not config.table("rope_parameters").get("rope_theta") and not config.has("rope_theta"):
+        attention = without_rotation(attention)
+    key_dim = int(0.75 * hidden / config.integer("linear_num_key_heads", default=heads))
+    key_dim = config.integer("linear_key_head_dim", default=key_dim)
+    delta = _delta_of(config, key_heads=heads, value_heads=heads, key_dim=key_dim, value_dim=2 * key_dim)
+    feed_forward = read_feed_forward(config)
+    last = config.integer("num_hidden_layers") - 1
+    default = {index: FULL if index % 4 == 3 or index == last < 3 else LINEAR for index in range(last + 1)}  # noqa: PLR2004
+    kinds = layer_kinds(config, (LINEAR, FULL), default.__getitem__)
+    mixers = {
+        FULL: Layer(attention=attention, feed_forward=feed_forward),
+        LINEAR: Layer(pieces=delta, feed_forward=feed_forward),
+    }
+    return read_decoder(config, tuple(mixers[kind] for kind in kinds), Norm())
+
+
+def minimax(config: Config) -> Architecture:
+    """MiniMax-Text-01: lightning attention (a state of head by head, one fixed decay a head) and softmax by turns."""
+    hidden, window = config.integer("hidden_size"), config.optional("sliding_window")
+    attention = replace(read_attention(config, kv_heads=key_heads(config, 8)), window=window)
+    width = attention.output_width
+    lightning = (
+        Linear(name="mixer.qkv", d_in=hidden, d_out=3 * width),
+        Recurrence(name="mixer.state", elements=width * attention.head_dim, flop=SCALAR_DECAY_FLOP),
+        Row(name="mixer.norm", norm=Norm(), width=width),
+        Linear(name="mixer.gate", d_in=hidden, d_out=width),
+        Vector(name="mixer.gate_product", parameters=0, width=width),
+        Linear(name="mixer.out", d_in=width, d_out=hidden),
+    )
+    experts = Experts(
+        experts=config.integer("num_local_experts", "num_experts", default=8),
+        top_k=config.integer("num_experts_per_tok", default=2),
+        width=config.integer("intermediate_size"),
+        smooth=is_smooth(config, "silu"),
+    )
+    kinds = layer_kinds(config, (LINEAR, FULL), lambda index: LINEAR if index % 2 else FULL)
+    layers = {
+        FULL: Layer(attention=attention, feed_forward=experts),
+        LINEAR: Layer(pieces=lightning, feed_forward=experts),
+    }
+    return read_decoder(config, tuple(layers[kind] for kind in kinds), Norm())
+
+
+def kimi_linear(config: Config) -> Architecture:
+    """Kimi Linear: three delta nets with a decay a key channel to a latent attention without rotation."""
+    refuse(config, "mla_use_output_gate", "latent_moe_use_norm", "routed_expert_hidden_size", "attn_res_block_size")
+    hidden, table = config.integer("hidden_size"), Config(config.table("linear_attn_config"), config.name)
+    refuse(table, "use_full_rank_gate")
+    if config.integer("moe_layer_freq", default=1) != 1:
+        raise config.error("moe_layer_freq", "only 1 is understood in a kimi_linear config")
+    attention = LatentAttention(
+        heads=config.integer("num_attention_heads"),
+        query_rank=config.optional("q_lora_rank"),
+        latent=config.integer("kv_lora_rank", default=512),
+        nope_dim=config.integer("qk_nope_head_dim", default=128),
+        rope_dim=config.integer("qk_rope_head_dim", default=64),
+        value_dim=config.integer("v_head_dim", default=128),
+        bias=config.flag("attention_bias", default=False),
+    )
+    delta = _kimi_delta(
+        hidden,
+        heads=table.integer("num_heads", default=config.integer("linear_num_heads", default=32)),
+        head_dim=table.integer("head_dim", default=config.integer("linear_head_dim", default=128)),
+        kernel=table.integer("short_conv_kernel_size", default=config.integer("linear_conv_kernel_dim", default=4)),
+    )
+    full = {index - 1 for index in integers(table, "full_attn_layers")}
+    default = full.__contains__ if full else lambda index: index > 0 and index % 4 == 0
+    kinds = layer_kinds(config, (LINEAR, FULL), lambda index: FULL if default(index) else LINEAR)
+    sparse, experts, dense = _kimi_sparse(config, len(kinds)), _kimi_experts(config), read_feed_forward(config)
+    layers = tuple(
+        Layer(
+            attention=attention if kind == FULL else None,
+            pieces=() if kind == FULL else delta,
+            feed_forward=experts if sparse[index] else dense,
+        )
+        for index, kind in enumerate(kinds)
+    )
+    return replace(read_decoder(config, layers, Norm()), tied=False)  # the class knows no tied head
+
+
+def _kimi_sparse(config: Config, count: int) -> list[bool]:
+    """Which layers are mixtures: all but the first, or as the config lists them."""
+    kinds = config.strings("mlp_layer_types")
+    if not kinds:
+        return [index >= config.integer("first_k_dense_replace", default=1, low=0) for index in range(count)]
+    if len(kinds) != count or set(kinds) - {"dense", "sparse"}:
+        raise config.error("mlp_layer_types", f"{count} entries of dense or sparse are needed")
+    return [kind == "sparse" for kind in kinds]
+
+
+def _kimi_experts(config: Config) -> Experts:
+    width = config.integer("moe_intermediate_size", default=1024)
+    return Experts(
+        experts=config.integer("num_local_experts", "num_experts", default=256),
+        top_k=config.integer("num_experts_per_tok", "num_experts_per_token", default=8),
+        width=width,
+        shared_width=width * config.integer("n_shared_experts", "num_shared_experts", default=1, low=0),
+        smooth=is_smooth(config, "silu"),
+    )
+
+
+def _kimi_delta(hidden: int, *, heads: int, head_dim: int, kernel: int) -> tuple[Piece, ...]:
+    """Kimi delta attention: decay and output gate come through a waist of one head."""
+    width = heads * head_dim
+    return (
+        Linear(name="mixer.qkv", d_in=hidden, d_out=3 * width),
+        Linear(name="mixer.b", d_in=hidden, d_out=heads),
+        Convolution(name="mixer.conv", channels=3 * width, kernel=kernel),
+        Linear(name="mixer.decay_a", d_in=hidden, d_out=head_dim),
+        Linear(name="mixer.decay_b", d_in=head_dim, d_out=width),
+        Vector(name="mixer.decay", parameters=width + heads, width=width),
+        Recurrence(name="mixer.state", elements=width * head_dim, flop=DELTA_FLOP),
+        Linear(name="mixer.gate_a", d_in=hidden, d_out=head_dim),
+        Linear(name="mixer.gate_b", d_in=head_dim, d_out=width),
+        Row(name="mixer.norm", norm=Norm(), width=width, norm_width=head_dim),
+        Vector(name="mixer.gate", parameters=0, width=width),
+        Linear(name="mixer.out", d_in=width, d_out=hidden),
+    )
+
+
+FAMILIES: dict[str, Callable[[Config], Architecture]] = {
+    "qwen3_next": qwen3_next,
+    "qwen3_5_text": qwen3_5,
+    "qwen3_5_moe_text": qwen3_5_moe,
+    "olmo_hybrid": olmo_hybrid,
+    "minimax": minimax,
+    "kimi_linear": kimi_linear,
+}
