@@ -33,10 +33,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+import numpy as np
 import torch
 import transformers
 from ruamel.yaml import YAML
 from torch.nn.modules import module as hooks
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import initialization, masking_utils
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -110,6 +112,7 @@ class Ledger(FlopCounterMode):
         self.own: Counter[str] = Counter()
         self.calls: Counter[str] = Counter()
         self.operators: Counter[str] = Counter()
+        self.touched: set[int] = set()
         self.handles: list[Any] = []
 
     def __enter__(self) -> Self:
@@ -139,7 +142,12 @@ class Ledger(FlopCounterMode):
         super()._count_flops(func_packet, out, args, kwargs)
         self.own[self.stack[-1]] += self.flop_counts["Global"].get(func_packet, 0) - before
         self.operators[str(func_packet)] += 1
+        self.touched |= {storage(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)}
         return out
+
+    def unused(self, model: Model) -> list[str]:
+        """Return the parameters that no operator has seen, neither themselves nor a view of them."""
+        return [name for name, tensor in model.named_parameters() if storage(tensor) not in self.touched]
 
     def report(self) -> Fields:
         """Return the total, the count of each operator, and what was not counted."""
@@ -148,6 +156,12 @@ class Ledger(FlopCounterMode):
         assert sum(self.own.values()) == self.get_total_flops()
         found: Fields = {"total": self.get_total_flops(), "by_op": by_op, "dispatched": sum(self.operators.values())}
         return found | ({"uncounted": uncounted} if uncounted else {})
+
+
+def storage(tensor: Any) -> int:
+    """Return what identifies the storage of a tensor, on the meta device too, where it has no address."""
+    number: int = tensor.untyped_storage()._cdata  # noqa: SLF001 - there is no public one
+    return number
 
 
 def is_uncounted(operator: str) -> bool:
@@ -320,7 +334,9 @@ def zero_weights(model: Model) -> None:
             if tensor is not None:
                 zeros = made.get(id(tensor))
                 if zeros is None:
-                    made[id(tensor)] = zeros = torch.nn.Parameter(torch.zeros_like(tensor), requires_grad=False)
+                    # numpy's zeros are the system's, torch's are written
+                    values = torch.from_numpy(np.zeros(tuple(tensor.shape), np.float32))
+                    made[id(tensor)] = zeros = torch.nn.Parameter(values.to(tensor.dtype), requires_grad=False)
                 part._parameters[name] = zeros  # noqa: SLF001
 
 
@@ -469,23 +485,17 @@ def modules(model: Model, ledgers: list[Ledger | None]) -> list[list[Any]]:
     return rows
 
 
-def found_notes(rows: list[list[Any]]) -> list[str]:
-    """Say which modules with a matrix no run reached."""
-    unreached = [name for name, _, calls, own, *_ in rows if calls == 0 and own == 0]
-    short = sorted({starred(name) for name in unreached})
-    return [f"built but not reached by a text prefill: {', '.join(short[:40])}"] if short else []
-
-
 def flop_truth(runs: Runs, model: Model) -> Fields:
     """Count both runs and say which module did what."""
     prefilled, first = runs.first(prefill, WAYS)
     ways = WAYS if prefilled.get("device", "meta") == "meta" else WAYS[2:]
     decoded, second = runs.first(decode, tuple(way for way in ways if way.use_cache))
-    rows = modules(model, [first, second])
+    unused = sorted(set(map(starred, first.unused(runs.model(prefilled["device"]))))) if first else []
     truth: Fields = {
         "flop": {"prefill": prefilled if first else None, "decode": decoded if second else None},
-        "modules": rows,
-        "notes": found_notes(rows) if first else [],
+        "modules": modules(model, [first, second]),
+        "unused": unused,
+        "notes": ["some tensors are built but not used by a text prefill: see unused"] if unused else [],
     }
     why = {name: run["failed"] for name, run in (("prefill", prefilled), ("decode", decoded)) if "failed" in run}
     return truth | ({"why": why} if why else {})

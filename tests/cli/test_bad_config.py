@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +81,9 @@ WRONG_FIELDS: list[tuple[dict[str, Any], str]] = [
     ),
     ({"torch_dtype": 3}, "torch_dtype: 3 is not a string"),
     (
-        {"model_type": "mixtrall"},
+        {"model_type": "llamaa"},
         (
-            "model_type: 'mixtrall' is not understood; nearest: mixtral, mistral "
+            f"model_type: 'llamaa' is not understood; nearest: {', '.join(get_close_matches('llamaa', INDEX, n=3))} "
             f"(all {COUNT} families: flopmap models --families)"
         ),
     ),

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.support import data, flopmap, refused, text, why
+from flopmap.model.families import INDEX
+from tests.cli.support import data, flopmap, refused, text, why, write_config
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from flopmap.records.book import Book
 
 KINDS = {
@@ -56,7 +59,42 @@ def test_the_data_of_a_list_has_id_aliases_title_and_status(command: str, book: 
 def test_one_record_is_a_list_of_one_under_its_id_and_every_alias(command: str) -> None:
     for record in data(command)[:6]:
         for name in (record["id"], record["id"].upper(), *record["aliases"]):
-            assert data(command, name) == [record], name
+            (found,) = data(command, name)
+            assert {key: value for key, value in found.items() if key != "account"} == record, name
+
+
+def test_a_model_comes_with_its_account() -> None:
+    (record,) = data("models", "google/gemma-2-9b")
+    account = record["account"]
+    assert account["parameters"] == sum(account["parameters_by_place"].values()) == 9_241_705_984
+    assert account["layers"] == "21 x (A, B)"
+    assert "window 4,096" in account["legend"]["A"]
+    # K and V, 8 heads, 256 wide, 2 bytes, 42 layers
+    assert account["kv_bytes_per_token"] == 2 * 8 * 256 * 2 * 42
+    shown = text("models", "google/gemma-2-9b").splitlines()
+    assert shown[1].startswith("  9,241,705,984 parameters, ")
+
+
+def test_a_config_file_is_shown_like_a_model(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    (record,) = data("models", str(path))
+    assert record["id"] == str(path)
+    assert text("models", str(path)).splitlines()[0] == f"{path} (llama)"
+
+
+def test_two_models_are_compared_field_by_field() -> None:
+    lines = text("models", "diff", "llama-3.1-8b", "llama-3.2-3b").splitlines()
+    assert lines[0] == f"{len(lines) - 1} differences between meta-llama/Llama-3.1-8B and meta-llama/Llama-3.2-3B"
+    assert any(line.split() == ["hidden", "4,096", "|", "3,072"] for line in lines)
+    rows = data("models", "diff", "llama-3.1-8b", "llama-3.2-3b")
+    assert {"field": "hidden", "llama-3.1-8b": "4,096", "llama-3.2-3b": "3,072"} in rows
+    refused(2, "flopmap models: error: models diff: give two models, such as: flopmap models diff gpt2 gpt2-xl", "models", "diff", "gpt2")  # fmt: skip
+    refused(2, "flopmap models: error: models a b: one model at a time, or diff and two of them", "models", "a", "b")
+
+
+def test_the_families_are_listed() -> None:
+    assert data("models", "--families") == sorted(INDEX)
+    assert text("models", "--families").splitlines()[0] == f"{len(INDEX)} model types"
 
 
 @commands

@@ -1,4 +1,4 @@
-"""``flopmap parts``, ``models``, ``classes``, ``engines``, ``formats``, ``traps``: list, search, show."""
+"""``flopmap parts``, ``classes``, ``engines``, ``formats``, ``traps``: list, search, show. ``models`` builds on it."""
 
 from __future__ import annotations
 
@@ -28,49 +28,38 @@ def add_arguments(parser: Parser, name: str) -> None:
     }.get(name, "graphs")
     parser.epilog = f"example: flopmap {name} {example}"
     parser.add_argument("id", nargs="?", help="a record's id or alias to show, or a word to search for")
-    if name == "models":
-        parser.add_argument("--families", action="store_true", help="list the model types that a config.json may have")
 
 
 def run(options: argparse.Namespace) -> int:
     """One record when the word names one, else every record that contains it."""
-    if getattr(options, "families", False):
-        return _families(as_json=options.json)
     book = load(tuple(options.book))
     found = book.find(options.kind, options.id) if options.id else None
-    if found is not None:
-        return _show(book, options.kind, found, as_json=options.json)
-    records = [to_data(book.get(options.kind, record_id)) for record_id in book.ids(options.kind)]
-    if options.id:
-        records = [record for record in records if options.id.lower() in to_json(record).lower()]
+    if found is None:
+        return search(book, options.kind, options.id, as_json=options.json)
+    record = to_data(book.get(options.kind, found))
+    print(to_json([record]) if options.json else "\n".join(shown(record, options.kind)))
+    return 0
+
+
+def search(book: Book, kind: str, word: str | None, *, as_json: bool) -> int:
+    """Every record of a kind, or those that contain a word. Raises with the nearest ids when none does."""
+    records = [to_data(book.get(kind, record_id)) for record_id in book.ids(kind)]
+    if word:
+        records = [record for record in records if word.lower() in to_json(record).lower()]
         if not records:
-            book.get(options.kind, options.id)  # raises with the nearest ids
-    if options.json:
+            book.get(kind, word)
+    if as_json:
         print(to_json(records))
     else:
         _list(records)
     return 0
 
 
-def _families(*, as_json: bool) -> int:
-    from flopmap.model.families import INDEX
-
-    names = sorted(INDEX)
-    print(to_json(names) if as_json else f"{len(names)} model types\n  " + "\n  ".join(names))
-    return 0
-
-
-def _show(book: Book, kind: str, record_id: str, *, as_json: bool) -> int:
-    record = to_data(book.get(kind, record_id))
-    if as_json:
-        print(to_json([record]))
-        return 0
-    print(f"{record['title']} ({kind}/{record_id}, {record['status']}, confidence {record['confidence']:g})")
-    for line in _fields(
-        {key: value for key, value in record.items() if key not in ("title", "id", "status", "confidence")}, 1
-    ):
-        print(line)
-    return 0
+def shown(record: dict[str, Any], kind: str) -> list[str]:
+    """A record as text: its title and state, then every field that says something."""
+    rest = {key: value for key, value in record.items() if key not in ("title", "id", "status", "confidence")}
+    state = f"{kind}/{record['id']}, {record['status']}, confidence {record['confidence']:g}"
+    return [f"{record['title']} ({state})", *_fields(rest, 1)]
 
 
 def _fields(value: Any, depth: int) -> list[str]:

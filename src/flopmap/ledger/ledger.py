@@ -77,7 +77,8 @@ def _line(op: Op, scenario: Scenario, book: Book, formats: dict[str, float]) -> 
             formats = {**formats, symbol: known.value}
         else:
             statistics[symbol] = Statistic(symbol, op.phase, op.window if known.windowed else None)
-    math = scenario.precision.math if op.weights == "weights" else scenario.precision.activation_math
+    own = op.weights == "weights" and op.name not in scenario.precision.stored
+    math = scenario.precision.math if own else scenario.precision.activation_math
     return Line(op=op, op_class=record, formats=formats, statistics=statistics, math=math)
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from flopmap.model.architecture import Attention, Convolution, FeedForward, Linear, Row, Vector
+from flopmap.model.architecture import Attention, Convolution, FeedForward, Linear, Row, Table, Vector
 from flopmap.step import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flopmap.model.architecture import Architecture, Experts, LatentAttention, Layer, Norm, Piece
+    from flopmap.model.architecture import Architecture, Experts, Indexer, LatentAttention, Layer, Norm, Piece
 
 
 MATRICES = ("weight-gemm", "shared-gemm", "lm-head", "embedding", "moe-router", "moe-experts")
@@ -68,7 +68,7 @@ def _of_layer(architecture: Architecture, layer: Layer, phases: tuple[Phase, ...
     if layer.norms:
         yield _norm("attention.norm", norm, hidden)
     if isinstance(layer.attention, Attention):
-        yield from _attention(layer.attention, hidden, phases)
+        yield from _owned(layer, _attention(layer.attention, hidden, phases))
     elif layer.attention is not None:
         yield from _latent_attention(layer.attention, hidden, phases)
     for piece in layer.pieces:
@@ -82,7 +82,7 @@ def _of_layer(architecture: Architecture, layer: Layer, phases: tuple[Phase, ...
     if layer.norms > 1:
         yield _norm("mlp.norm", norm, hidden)
     if isinstance(layer.feed_forward, FeedForward):
-        yield from _feed_forward("mlp", layer.feed_forward, hidden)
+        yield from _owned(layer, _feed_forward("mlp", layer.feed_forward, hidden))
     else:
         yield from _experts(layer.feed_forward, hidden)
     if layer.norms == SANDWICH_NORMS:
@@ -90,10 +90,17 @@ def _of_layer(architecture: Architecture, layer: Layer, phases: tuple[Phase, ...
     yield _elementwise("mlp.residual", "residual", hidden)
 
 
+def _owned(layer: Layer, ops: Iterator[Op]) -> Iterator[Op]:
+    """The ops of a half; its matrices are counted elsewhere where an earlier layer holds them."""
+    for op in ops:
+        shared = layer.shared and op.op_class == "weight-gemm"
+        yield msgspec.structs.replace(op, op_class="shared-gemm") if shared else op
+
+
 def _attention(attention: Attention, hidden: int, phases: tuple[Phase, ...]) -> Iterator[Op]:
     heads = (("heads", attention.heads), ("kv_heads", attention.kv_heads))
     widths = (("head_dim", attention.head_dim), ("value_dim", attention.value_dim))
-    yield from _qkv(attention, hidden)
+    yield from _qkv(attention, attention.input_width or hidden)
     yield from _head_norms(attention)
     if attention.rotary_dim:
         yield Op(name="attention.rope", op_class="rope", shapes=(*heads, ("rotary_dim", attention.rotary_dim)))
@@ -155,9 +162,28 @@ def _latent_attention(attention: LatentAttention, hidden: int, phases: tuple[Pha
         ("value_dim", attention.value_dim),
     )
     yield Op(name="attention.latent_write", op_class="latent-write", shapes=shapes)
+    if attention.indexer:
+        yield from _indexer(attention.indexer, hidden, phases)
+    chosen, suffix = attention.selected, f"[best {attention.selected}]" if attention.selected else ""
     for phase in phases:
-        yield Op(name=f"attention.{phase}", op_class=f"{phase}-latent-attention", shapes=shapes, phase=phase)
+        name, op_class = f"attention.{phase}{suffix}", f"{phase}-latent-attention"
+        yield Op(name=name, op_class=op_class, shapes=shapes, phase=phase, window=chosen)
     yield _gemm("attention.out", heads * attention.value_dim, hidden, bias=attention.bias)
+
+
+def _indexer(indexer: Indexer, hidden: int, phases: tuple[Phase, ...]) -> Iterator[Op]:
+    """The indexer of sparse attention: its projections, its own small cache, and a score for every pair."""
+    heads, dim = indexer.heads, indexer.head_dim
+    yield _gemm("indexer.q", indexer.query_width, heads * dim)
+    yield _gemm("indexer.k", hidden, dim)
+    yield Op(name="indexer.k_norm", op_class="layer-norm", shapes=(("width", dim), ("norm_width", dim), ("bias", 1)))
+    yield _gemm("indexer.weights", hidden, heads)
+    rope = (("heads", heads), ("kv_heads", 1), ("rotary_dim", indexer.rope_dim))
+    yield Op(name="indexer.rope", op_class="rope", shapes=rope)
+    yield Op(name="indexer.k_write", op_class="kv-write", shapes=(("kv_heads", 1), ("head_dim", dim), ("value_dim", 0)))
+    for phase in phases:
+        shapes = (("heads", heads), ("head_dim", dim))
+        yield Op(name=f"indexer.{phase}", op_class="sparse-index", shapes=shapes, phase=phase)
 
 
 def _feed_forward(name: str, feed_forward: FeedForward, hidden: int) -> Iterator[Op]:
@@ -169,10 +195,14 @@ def _feed_forward(name: str, feed_forward: FeedForward, hidden: int) -> Iterator
 
 def _experts(experts: Experts, hidden: int) -> Iterator[Op]:
     """Router, routed experts, shared experts, and the weighted sum of what they give."""
-    router = (("d_in", hidden), ("experts", experts.experts), ("bias", int(experts.router_bias)))
-    yield Op(name="moe.router", op_class="moe-router", shapes=router)
+    if experts.router:
+        router = (("d_in", hidden), ("experts", experts.experts), ("bias", int(experts.router_bias)))
+        yield Op(name="moe.router", op_class="moe-router", shapes=router)
+    inner = experts.latent or hidden
+    if experts.latent:
+        yield _gemm("moe.latent_in", hidden, inner, bias=experts.shared_bias)
     shapes = (
-        ("d_in", hidden),
+        ("d_in", inner),
         ("width", experts.width),
         ("experts", experts.experts),
         ("top_k", experts.top_k),
@@ -189,7 +219,9 @@ def _experts(experts: Experts, hidden: int) -> Iterator[Op]:
         yield from _feed_forward("moe.shared", shared, hidden)
     if experts.shared_gate:
         yield _gemm("moe.shared_gate", hidden, 1)
-    yield _elementwise("moe.combine", "residual", experts.top_k * hidden)
+    yield _elementwise("moe.combine", "residual", experts.top_k * inner)
+    if experts.latent:
+        yield _gemm("moe.latent_out", inner, hidden, bias=experts.shared_bias)
 
 
 def _piece(piece: Piece) -> Op:
@@ -202,6 +234,10 @@ def _piece(piece: Piece) -> Op:
     if isinstance(piece, Vector):
         return Op(
             name=piece.name, op_class="elementwise", shapes=(("norm_width", piece.parameters), ("width", piece.width))
+        )
+    if isinstance(piece, Table):
+        return Op(
+            name=piece.name, op_class="embedding", shapes=(("rows", piece.rows), ("width", piece.width), ("scaled", 0))
         )
     if isinstance(piece, Convolution):
         shapes = (("channels", piece.channels), ("kernel", piece.kernel), ("per_channel", piece.per_channel))

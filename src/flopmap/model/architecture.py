@@ -21,6 +21,7 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True):
     ``window``: a token sees itself and ``window - 1`` tokens before it; None is the whole context.
     ``qk_norm``: a norm on query and key heads, with one weight vector for all heads or one a head (``per-head``: over
     each head; ``whole``: over all heads at once). Key and value biases follow ``qkv_bias`` unless they are given.
+    ``input_width`` differs from the hidden width where attention reads another row than the layer's own.
     """
 
     heads: int
@@ -36,6 +37,7 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True):
     qk_norm: Literal["none", "shared", "per-head", "whole"] = "none"
     qk_norm_kind: Norm = Norm()
     capped: bool = False
+    input_width: int | None = None
 
     @property
     def query_width(self) -> int:
@@ -67,11 +69,25 @@ class FeedForward(msgspec.Struct, frozen=True, kw_only=True):
     smooth: bool = True
 
 
+class Indexer(msgspec.Struct, frozen=True, kw_only=True):
+    """Scores every cached token for every query, so that attention can read only the best (sparse attention).
+
+    Its queries come from a row of ``query_width`` elements; its key, one a token, is normed, rotated and cached.
+    """
+
+    heads: int
+    head_dim: int
+    query_width: int
+    rope_dim: int
+
+
 class LatentAttention(msgspec.Struct, frozen=True, kw_only=True):
     """Multi-head latent attention (MLA): keys and values of all heads are projections of one latent vector a token.
 
     ``query_rank`` None projects queries directly. A query or key head has ``nope_dim`` elements without and
     ``rope_dim`` with rotation; the rotated part of the key is one for all heads and is cached beside the latent.
+    ``selected``: a query attends to that many of the cached tokens at most, which ``indexer`` (or that of a layer
+    before) chose; all of them stay in the cache.
     """
 
     heads: int
@@ -82,13 +98,16 @@ class LatentAttention(msgspec.Struct, frozen=True, kw_only=True):
     value_dim: int
     bias: bool = False
     norm: Norm = Norm()
+    selected: int | None = None
+    indexer: Indexer | None = None
 
 
 class Experts(msgspec.Struct, frozen=True, kw_only=True):
     """A mixture of experts: each token goes through ``top_k`` of ``experts`` feed-forwards, and through shared ones.
 
     ``shared_width`` is the width of all shared experts together (0 for none); ``shared_gate`` scales them by a learned
-    gate. ``input_width`` differs from the hidden width where experts work on a projection of it.
+    gate. Where ``latent`` is not 0, routed experts work on a projection of that width, and another leads back.
+    ``router`` is False where the layer's pieces hold a router that is more than one matrix.
     """
 
     experts: int
@@ -101,6 +120,8 @@ class Experts(msgspec.Struct, frozen=True, kw_only=True):
     shared_width: int = 0
     shared_gate: bool = False
     shared_bias: bool = False
+    latent: int = 0
+    router: bool = True
 
 
 class Linear(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +151,14 @@ class Vector(msgspec.Struct, frozen=True, kw_only=True):
     width: int = 0
 
 
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """A table beside the vocabulary's, of which every token takes one row: segments, positions narrower than hidden."""
+
+    name: str
+    rows: int
+    width: int
+
+
 class Convolution(msgspec.Struct, frozen=True, kw_only=True):
     """A short causal convolution over ``channels``, each over ``per_channel`` inputs; the last taps are state."""
 
@@ -149,19 +178,21 @@ class Recurrence(msgspec.Struct, frozen=True, kw_only=True):
     exps: int = 0
 
 
-Piece: TypeAlias = Linear | Row | Vector | Convolution | Recurrence
+Piece: TypeAlias = Linear | Row | Vector | Table | Convolution | Recurrence
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
     """One decoder layer: attention, a feed-forward, and whatever else the family has (``pieces``).
 
-    A parallel block has one norm for both halves; a sandwich has four; 0 where the pieces bring their own.
+    A parallel block has one norm for both halves; a sandwich has four; 0 where the pieces bring their own. ``shared``:
+    attention and feed-forward read the matrices of an earlier layer, where they are counted.
     """
 
     attention: Attention | LatentAttention | None = None
     feed_forward: FeedForward | Experts | None = None
     norms: int = 2
     pieces: tuple[Piece, ...] = ()
+    shared: bool = False
 
 
 class Architecture(msgspec.Struct, frozen=True, kw_only=True):

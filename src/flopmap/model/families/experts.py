@@ -16,7 +16,6 @@ from flopmap.model.families.common import (
     read_feed_forward,
     read_layers,
     rotary_share,
-    with_window,
 )
 from flopmap.quantity import shown
 
@@ -59,7 +58,7 @@ def whole_numbers(config: Config, field: str) -> list[int] | None:
     return value
 
 
-def refuse(config: Config, field: str, *accepted: Any) -> None:
+def refuse(config: Config, field: str, *accepted: object) -> None:
     """Refuse a field that has another value than those that are understood, if it is there."""
     if config.has(field) and config.fields[field] not in accepted:
         values = ", ".join(str(value).lower() for value in accepted)
@@ -273,8 +272,9 @@ def glm4_moe(config: Config) -> Architecture:
         attention_bias=config.flag("use_qkv_bias", default=False) if sarvam else False,
     )
     experts = read_experts(config, shared=width * config.integer("n_shared_experts", low=0))
+    wide = config.integer("hidden_size") // config.integer("num_attention_heads")  # 42 by default: no divisor
     attention = read_attention(
-        config, kv_heads=4 if sarvam else 8, head_dim={"solar_open": 128, "sarvam_moe": 64}.get(family)
+        config, kv_heads=4 if sarvam else 8, head_dim={"solar_open": 128, "sarvam_moe": 64}.get(family) or wide
     )
     share = rotary_share(config, 0.5 if family == "glm4_moe" else 1.0)
     attention = replace(attention_biased(config, attention, out=False), rotary_dim=int(attention.head_dim * share))
@@ -287,13 +287,15 @@ def glm4_moe(config: Config) -> Architecture:
 
 def minimax_m2(config: Config) -> Architecture:
     """MiniMax M2: norms over all query heads and all key heads, half of each head rotated."""
-    refuse(config, "use_qk_norm", True)
+    if not config.flag("use_qk_norm", default=True):
+        raise config.error("use_qk_norm", "false is not understood here (understood: true)")
     refuse(config, "shared_intermediate_size", 0)
     count = config.integer("num_local_experts", "num_experts", default=256)
     config = assumed(config, num_local_experts=count, num_experts_per_tok=8, intermediate_size=1536)
     attention = replace(read_attention(config, kv_heads=8, head_dim=128), qk_norm="whole")
     rotated = config.integer("rotary_dim", default=attention.rotary_dim)
-    layer = Layer(attention=replace(attention, rotary_dim=rotated), feed_forward=read_experts(config, width="intermediate_size"))
+    experts = read_experts(config, width="intermediate_size")
+    layer = Layer(attention=replace(attention, rotary_dim=rotated), feed_forward=experts)
     return read_decoder(config, read_layers(config, layer, None, lambda _: False), Norm())
 
 

@@ -1,0 +1,177 @@
+"""A model by itself: its shape, where its parameters are, what a token costs, and its layers drawn as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from flopmap.floor.roofline import price
+from flopmap.floor.summary import memory
+from flopmap.model.architecture import Attention, Experts, FeedForward, Layer
+from flopmap.quantity import amount, percent
+from flopmap.report.data import whole
+from flopmap.scenario import Request, make
+
+if TYPE_CHECKING:
+    from flopmap.floor.roofline import Pricing
+    from flopmap.records.book import Book
+
+CONTEXTS = (2048, 32768, 131072)
+ANY_PART = "h100-sxm"  # counts do not depend on the part
+PLACES = {"embedding": "embedding", "position_embedding": "embedding", "lm_head": "LM head"}
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model counts to. Bytes in its own format; FLOP of one decoded token by context."""
+
+    name: str
+    family: str
+    parameters: int
+    active_parameters: int
+    parameters_by_place: dict[str, int]
+    weight_bytes: int
+    kv_bytes_per_token: float
+    state_bytes_per_sequence: float
+    flop_per_token: dict[int, int]
+    hidden: int
+    vocab: int
+    layers: str
+    legend: dict[str, str]
+
+
+def account(name: str, book: Book) -> Account:
+    """The account of a model given by id, alias or path. Raises what :func:`flopmap.scenario.make` raises."""
+    pricings = {context: _price(name, context, book) for context in CONTEXTS}
+    first = pricings[CONTEXTS[0]]
+    architecture = first.scenario.model.architecture
+    held = memory(first, book)
+    drawn, legend = pattern(architecture.layers)
+    return Account(
+        name=first.scenario.model.name,
+        family=architecture.family,
+        parameters=whole(first.totals["parameters"]),
+        active_parameters=whole(first.totals["active"]),
+        parameters_by_place=_by_place(first),
+        weight_bytes=whole(held.weight_bytes),
+        kv_bytes_per_token=held.kv_bytes_per_token,
+        state_bytes_per_sequence=held.state_bytes_per_sequence,
+        flop_per_token={context: whole(pricing.totals["matrix"]) for context, pricing in pricings.items()},
+        hidden=architecture.hidden,
+        vocab=architecture.vocab,
+        layers=drawn,
+        legend=legend,
+    )
+
+
+def _price(name: str, context: int, book: Book) -> Pricing:
+    return price(make(Request(model=name, on=ANY_PART, phase="decode", batch_size=1, context_len=context), book), book)
+
+
+def _by_place(pricing: Pricing) -> dict[str, int]:
+    """Parameters by the place of their op: embedding, attention, mlp, moe, norms, LM head, other."""
+    places: dict[str, int] = {}
+    for line in pricing.lines:
+        number = line.costs["parameters"]
+        if not number:
+            continue
+        name = line.line.op.name
+        norm = line.line.op.op_class in ("rms-norm", "layer-norm")
+        place = "norms" if norm else PLACES.get(name, name.split(".", 1)[0])
+        places[place] = places.get(place, 0) + whole(number)
+    return dict(sorted(places.items(), key=lambda item: -item[1]))
+
+
+# -- layers -----------------------------------------------------------------------------------------------------------
+
+
+def pattern(layers: tuple[Layer, ...]) -> tuple[str, dict[str, str]]:
+    """The layers as letters, repeats drawn together: ``10 x (5 A, B), 2 A``; and what each letter stands for."""
+    letters: dict[Layer, str] = {}
+    for layer in layers:
+        letters.setdefault(layer, chr(ord("A") + len(letters)) if len(letters) < LETTERS else "?")
+    row = [letters[layer] for layer in layers]
+    period = next((size for size in range(1, len(row) // 2 + 1) if _repeats(row, size)), len(row))
+    times, rest = divmod(len(row), period)
+    parts = [_runs(row)] if times == 1 or period == 1 else [f"{times} x ({_runs(row[:period])})"]
+    if rest and times > 1 and period > 1:
+        parts.append(_runs(row[-rest:]))
+    return ", ".join(parts), {letter: describe(layer) for layer, letter in letters.items()}
+
+
+LETTERS = 26
+
+
+def _repeats(row: list[str], size: int) -> bool:
+    return all(letter == row[index % size] for index, letter in enumerate(row))
+
+
+def _runs(row: list[str]) -> str:
+    """Equal neighbours as a count: ``5 A, B``."""
+    runs: list[tuple[str, int]] = []
+    for letter in row:
+        if runs and runs[-1][0] == letter:
+            runs[-1] = (letter, runs[-1][1] + 1)
+        else:
+            runs.append((letter, 1))
+    return ", ".join(letter if count == 1 else f"{count} {letter}" for letter, count in runs)
+
+
+def describe(layer: Layer) -> str:
+    """A layer in a few words."""
+    words = []
+    attention, half = layer.attention, layer.feed_forward
+    if isinstance(attention, Attention):
+        reach = f", window {attention.window:,}" if attention.window else ""
+        words.append(f"attention {attention.heads} x {attention.head_dim} over {attention.kv_heads} key heads{reach}")
+    elif attention is not None:
+        words.append(f"latent attention {attention.heads} heads over {attention.latent} + {attention.rope_dim}")
+    if layer.pieces:
+        words.append(f"{len(layer.pieces)} pieces ({', '.join(piece.name for piece in layer.pieces[:3])} ...)")
+    if isinstance(half, FeedForward):
+        words.append(f"feed-forward {half.width:,}{'' if half.gated else ' ungated'}")
+    elif isinstance(half, Experts):
+        shared = f", shared {half.shared_width:,}" if half.shared_width else ""
+        words.append(f"{half.top_k} of {half.experts} experts of {half.width:,}{shared}")
+    return "; ".join(words) or "nothing that costs"
+
+
+# -- text -------------------------------------------------------------------------------------------------------------
+
+
+def lines(found: Account) -> list[str]:
+    """An account as text."""
+    places = ", ".join(f"{place} {percent(n / found.parameters)}" for place, n in found.parameters_by_place.items())
+    flop = ", ".join(f"{amount(value, 'FLOP')} at {context:,}" for context, value in found.flop_per_token.items())
+    state = (
+        f", {amount(found.state_bytes_per_sequence, 'B')} of state a sequence" if found.state_bytes_per_sequence else ""
+    )
+    return [
+        f"{found.parameters:,} parameters, {found.active_parameters:,} of them multiply a token ({found.family})",
+        f"  where: {places}",
+        f"  weights: {amount(found.weight_bytes, 'B')}; cache: {found.kv_bytes_per_token:,.0f} B a token{state}",
+        f"  a decoded token: {flop}",
+        f"  hidden {found.hidden:,}, vocabulary {found.vocab:,}, layers: {found.layers}",
+        *(f"    {letter}: {words}" for letter, words in found.legend.items()),
+    ]
+
+
+def differences(one: Account, other: Account) -> list[tuple[str, str, str]]:
+    """What differs between two models: the field and both values."""
+    left, right = _flat(one), _flat(other)
+    names = [*left, *(name for name in right if name not in left)]
+    return [(name, left.get(name, "-"), right.get(name, "-")) for name in names if left.get(name) != right.get(name)]
+
+
+def _flat(found: Account) -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for name, value in msgspec.to_builtins(found).items():
+        if isinstance(value, dict):
+            flat |= {f"{name} {key}": _text(item) for key, item in value.items()}
+        else:
+            flat[name] = _text(value)
+    return flat
+
+
+def _text(value: Any) -> str:
+    return f"{value:,.0f}" if isinstance(value, int | float) else str(value)
