@@ -26,7 +26,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -44,7 +44,7 @@ from transformers import initialization, masking_utils
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
 Fields = dict[str, Any]
 Model = Any  # what transformers builds is untyped
@@ -61,7 +61,7 @@ POLL_SECONDS = 0.2
 # Config fields that count layers, and lists that hold layer indices (other lists hold one entry a layer).
 LAYER_FIELDS = {
     *("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers", "depth"),
-    *("num_encoder_layers", "num_decoder_layers", "num_blocks", "num_layers_per_stack", "conf_num_hidden_layers"),
+    *("num_encoder_layers", "num_decoder_layers", "num_blocks", "conf_num_hidden_layers"),
 }
 INDEX_LISTS = {
     *("moe_layers", "full_attn_idxs", "cross_attention_layers", "attn_layer_indices", "hybrid_layer_ids"),
@@ -78,7 +78,7 @@ IRRELEVANT = re.compile(
 PAST = ("cache", "past_key_values", "cache_params", "state", "past_buckets_states", "mems")
 # Operators that multiply and that FlopCounterMode does not know.
 UNCOUNTED = re.compile(
-    r"aten\.(_?grouped_mm|mv|addmv|dot|vdot|fft.*|_fft.*|linalg.*|.*triangular.*|.*rnn.*|.*lstm.*|_scaled_dot.*)"
+    r"aten\.(_?grouped_mm|mv|addmv|dot|vdot|fft.*|_fft.*|linalg_(?!vector_norm).*|.*triangular.*|.*rnn.*|.*lstm.*|_scaled_dot.*)"
 )
 
 
@@ -88,6 +88,7 @@ class Way:
 
     device: str
     use_cache: bool
+    rows: int = 1  # rows of tokens a sequence: one, or one a codebook
 
 
 WAYS = (
@@ -186,27 +187,6 @@ def progress(text: str) -> None:
 # --- configs ---------------------------------------------------------------------------------------------------------
 
 
-def merged(fields: Fields, changes: Mapping[str, Any]) -> Fields:
-    """Return ``fields`` with ``changes`` in it, nested configs field by field."""
-    result = dict(fields)
-    for key, value in changes.items():
-        inner = result.get(key)
-        result[key] = merged(inner, value) if isinstance(value, dict) and isinstance(inner, dict) else value
-    return result
-
-
-def with_changes(kind: str, changes: Mapping[str, Any]) -> Config:
-    """Return the default config of a type with ``changes`` in it."""
-    made = transformers.CONFIG_MAPPING[kind]
-    if not changes:
-        return made()
-    try:
-        fields = merged(made().to_dict(), changes)
-    except Exception:  # noqa: BLE001 - a type whose default is not valid: the changes are what makes it so
-        return made(**changes)
-    return made.from_dict(fields)
-
-
 def nested(fields: Fields) -> Iterator[tuple[str, Fields]]:
     """Yield the configs nested in a config."""
     for key, value in fields.items():
@@ -225,6 +205,8 @@ def shortened(fields: Fields, layers: int) -> Fields:
     for key, value in fields.items():
         if key in LAYER_FIELDS and isinstance(value, int):
             result[key] = min(value, layers)
+        elif isinstance(value, dict) and key == "per_layer_config":
+            result[key] = {index: changed for index, changed in value.items() if int(index) < layers}
         elif isinstance(value, list) and key in INDEX_LISTS:
             result[key] = [index for index in value if index < layers]
         elif isinstance(value, list) and len(value) in counts and len(value) > layers:
@@ -274,10 +256,10 @@ def stacks(model: Model) -> dict[str, list[Any]]:
     return found
 
 
-def kinds(model: Model, config: Config) -> set[Any]:
+def kinds(model: Model) -> set[Any]:
     """Return every kind of layer that a model has."""
     built = {(name, layer) for name, layers in stacks(model).items() for layer in layers}
-    return built | listed_kinds(config.to_dict())
+    return built | listed_kinds(model.config.to_dict())
 
 
 def pattern(model: Model) -> Fields:
@@ -291,11 +273,11 @@ def pattern(model: Model) -> Fields:
 
 def reduced(config: Config, model: Model) -> Config:
     """Return the config with the fewest layers, two or more, that still has every kind of layer of ``model``."""
-    wanted, fields = kinds(model, config), config.to_dict()
+    wanted, fields = kinds(model), config.to_dict()
     for layers in range(2, MOST_LAYERS + 1):
         try:
             short = type(config).from_dict(shortened(copy.deepcopy(fields), layers))
-            if kinds(build(short), short) >= wanted:
+            if kinds(build(short)) >= wanted:
                 return short
         except Exception as failure:  # noqa: BLE001 - not every number of layers is valid
             logging.getLogger(__name__).debug("%d layers: %s", layers, failure)
@@ -315,15 +297,25 @@ def pruned(fields: Fields) -> Fields:
 
 def build(config: Config, device: str = "meta") -> Model:
     """Build the causal language model of ``config``; on the CPU with weights of zero, which take no memory."""
-    auto: Model = transformers.AutoModelForCausalLM
     # batched_mm is the experts' form that the counter sees; on the CPU it would copy the weights for every token
     experts = "batched_mm" if device == "meta" else "eager"
     with torch.device(device), contextlib.nullcontext() if device == "meta" else initialization.no_init_weights():
-        model = auto.from_config(copy.deepcopy(config), attn_implementation="eager", experts_implementation=experts)
+        model = maker(config)(copy.deepcopy(config), attn_implementation="eager", experts_implementation=experts)
     if device == "cpu":
         model.tie_weights()  # a part of the initialisation, like the values
         zero_weights(model)
     return model.eval()
+
+
+def maker(config: Config) -> Callable[..., Model]:
+    """Return what makes a model of ``config``: mostly transformers' own choice."""
+    auto: Model = transformers.AutoModelForCausalLM
+    if type(config) in auto._model_mapping:  # noqa: SLF001 - to ask and not to catch
+        made: Callable[..., Model] = auto.from_config
+        return made
+    # a decoder's config, whose type is that of the whole model: transformers.models.musicgen.configuration_musicgen
+    kind = type(config).__module__.split(".")[2]
+    return getattr(transformers, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind])._from_config  # noqa: SLF001
 
 
 def zero_weights(model: Model) -> None:
@@ -351,17 +343,32 @@ def one_sequence() -> Iterator[None]:
         masking_utils.find_packed_sequence_indices = asked
 
 
-def call(model: Model, tokens: int, *, use_cache: bool, past: tuple[str, Any] | None = None) -> Any:
+def call(model: Model, tokens: int, way: Way, past: tuple[str, Any] | None = None) -> Any:
     """Run ``tokens`` new tokens after ``past``."""
     device = next(model.parameters()).device
-    inputs: Fields = {"input_ids": torch.full((1, tokens), TOKEN, dtype=torch.long, device=device)}
+    inputs: Fields = {"input_ids": torch.full((way.rows, tokens), TOKEN, dtype=torch.long, device=device)}
     accepted = accepted_names(model)
-    if "use_cache" in accepted:
-        inputs["use_cache"] = use_cache
+    if "shared_kv_states" in accepted:
+        inputs = draft_inputs(model, tokens)
+    elif "use_cache" in accepted:
+        inputs["use_cache"] = way.use_cache
     if past is not None:
         inputs[past[0]] = past[1]
     with torch.no_grad(), torch.device(device), one_sequence() if device.type == "meta" else contextlib.nullcontext():
         return model(**inputs)
+
+
+def draft_inputs(model: Model, tokens: int) -> Fields:
+    """Return the inputs of a drafting model: hidden states of its target, and the keys and values that it shares."""
+    device, shared = next(model.parameters()).device, {}
+    for layer in model.model.layers:
+        part = layer.self_attn
+        heads = part.config.num_attention_heads // part.num_key_value_groups
+        keys = torch.zeros((1, heads, DECODE_CONTEXT, part.head_dim), device=device)
+        shared[part.layer_type] = (keys, keys)
+    hidden = torch.zeros((1, tokens, 2 * model.backbone_hidden_size), device=device)
+    positions = torch.arange(DECODE_CONTEXT - tokens, DECODE_CONTEXT, device=device)[None]
+    return {"inputs_embeds": hidden, "position_ids": positions, "shared_kv_states": shared}
 
 
 def accepted_names(model: Model) -> set[str]:
@@ -369,13 +376,21 @@ def accepted_names(model: Model) -> set[str]:
     return set(inspect.signature(model.forward).parameters)
 
 
-def past_of(model: Model, output: Any) -> tuple[str, Any]:
-    """Return the state that a call left, under the name by which the model takes it back."""
+def past_of(model: Model, way: Way) -> tuple[str, Any]:
+    """Return the state that a prefill leaves, under the name by which the model takes it back."""
     accepted = accepted_names(model)
+    if "shared_kv_states" in accepted:
+        return "shared_kv_states", draft_inputs(model, 1)["shared_kv_states"]
+    output = call(model, DECODE_CONTEXT - 1, way)
     for name in PAST:
         value = getattr(output, name, None)
         if value is not None and name in accepted:
             return name, value
+    if "cache" in accepted:  # some take a cache and do not return it
+        cache = transformers.DynamicCache(config=model.config.get_text_config(decoder=True))
+        call(model, DECODE_CONTEXT - 1, way, ("cache", cache))
+        if any(True for _ in tensors_in(cache)):
+            return "cache", cache
     raise NoStateError("the model returns no state that it takes back")
 
 
@@ -427,10 +442,10 @@ def output_embeddings(model: Model) -> Any:
 class Runs:
     """The runs of one model: the first way that works, and why the others did not."""
 
-    def __init__(self, config: Config, model: Model) -> None:
+    def __init__(self, config: Config, model: Model, rows: int) -> None:
         self.config = config
         self.models = {"meta": model}
-        self.failures: list[str] = []
+        self.rows = rows
 
     def model(self, device: str) -> Model:
         """Return the model on a device, built when first asked for."""
@@ -445,7 +460,7 @@ class Runs:
         failures = {}
         for way in ways:
             try:
-                truth, ledger = run(self.model(way.device), way)
+                truth, ledger = run(self.model(way.device), replace(way, rows=self.rows))
             except Exception as failure:  # noqa: BLE001 - whatever a model raises is an answer here
                 failures[f"{way.device}, use_cache={way.use_cache}"] = first_line(failure)
                 if isinstance(failure, NoStateError):
@@ -458,7 +473,7 @@ class Runs:
 def prefill(model: Model, way: Way) -> tuple[Fields, Ledger]:
     """Count a prefill: no past, logits of every token."""
     with Ledger(model) as ledger:
-        output = call(model, PREFILL_TOKENS, use_cache=way.use_cache)
+        output = call(model, PREFILL_TOKENS, way)
     truth = {"tokens": PREFILL_TOKENS, "device": way.device, "use_cache": way.use_cache, **ledger.report()}
     logits = getattr(output, "logits", None)
     return truth | ({"logits": list(logits.shape)} if logits is not None else {}), ledger
@@ -466,10 +481,10 @@ def prefill(model: Model, way: Way) -> tuple[Fields, Ledger]:
 
 def decode(model: Model, way: Way) -> tuple[Fields, Ledger]:
     """Count one token after a cache, and list what the cache holds."""
-    past = past_of(model, call(model, DECODE_CONTEXT - 1, use_cache=True))
+    past = past_of(model, way)
     state = list(tensors_in(past[1]))
     with Ledger(model) as ledger:
-        call(model, 1, use_cache=True, past=past)
+        call(model, 1, way, past)
     truth = {"tokens": 1, "context": DECODE_CONTEXT, "device": way.device, **ledger.report()}
     return truth | {"past": past[0], "state": state}, ledger
 
@@ -505,7 +520,7 @@ def truth_of(kind: str, special: Fields, save: Callable[[Fields], None]) -> None
     """Measure one type, and save it twice: with its parameters, then with its FLOP."""
     changes, notes, truth = special.get("set", {}), list(special.get("notes", [])), header(kind)
     try:
-        default = build(with_changes(kind, {}))
+        default = build(transformers.CONFIG_MAPPING[kind]())
         truth["default"] = {
             "parameters": sum(tensor.numel() for tensor in default.parameters()),
             "layers": pattern(default),
@@ -513,12 +528,14 @@ def truth_of(kind: str, special: Fields, save: Callable[[Fields], None]) -> None
     except Exception as failure:  # noqa: BLE001 - whatever it raises is the answer
         truth["default"] = {"error": first_line(failure)}
     try:
-        config = with_changes(kind, changes)
+        config = transformers.CONFIG_MAPPING[kind](**copy.deepcopy(changes))
+        config = getattr(config, special["part"]) if "part" in special else config
         full: Model = build(config)
         if getattr(config, "is_decoder", None) is False and full.config.is_decoder is False:
             config.is_decoder, full = True, None
             notes.append("is_decoder set to true, as a causal language model needs")
-        config = reduced(config, full or build(config))
+        if not special.get("whole"):
+            config = reduced(config, full or build(config))
         model = build(config)
     except Exception as failure:  # noqa: BLE001 - as above
         save(truth | {"built": False, "why": first_line(failure), "notes": notes})
@@ -532,7 +549,7 @@ def truth_of(kind: str, special: Fields, save: Callable[[Fields], None]) -> None
     truth |= {"changed": changes} if changes else {}
     truth |= parameters(model)
     save(truth | {"flop": None, "why": "not counted yet", "notes": notes})
-    counted = flop_truth(Runs(config, model), model)
+    counted = flop_truth(Runs(config, model, special.get("rows", 1)), model)
     save(truth | counted | {"notes": notes + counted["notes"]})
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from flopmap.machine.machine import Machine, dtypes, matrix_peak, read_machine
-from flopmap.model.config import ConfigError
 from flopmap.model.reading import Checkpoint, read_model
-from flopmap.quantity import shown
 from flopmap.records.formula import value
 from flopmap.records.resolve import law
 from flopmap.records.types import Engine, Format, Law
@@ -154,12 +152,8 @@ def _precision(request: Request, book: Book, checkpoint: Checkpoint, machine: Ma
         notes.append(
             f"{machine.part.id} has no {activations.id} peak on record; {activations.id} runs at its {math} peak"
         )
-    weights = _weights(request, book, checkpoint, activations)
-    kv = (
-        activations
-        if request.kv_cache_dtype == "auto"
-        else _format(request.kv_cache_dtype, "kv", "--kv-cache-dtype", book)
-    )
+    weights, stored = _weights(request, book, checkpoint, activations, notes)
+    kv = _cache(request, book, checkpoint, activations, notes)
     native = _math_of(weights, machine) if weights.math else None
     if weights is not activations and native is None:
         reason = (
@@ -172,7 +166,7 @@ def _precision(request: Request, book: Book, checkpoint: Checkpoint, machine: Ma
         kv=kv,
         math=native or math,
         activation_math=math,
-        stored={} if request.quantization else checkpoint.stored,
+        stored=stored,
     )
 
 
@@ -213,37 +207,33 @@ def _format(name: str, use: Literal["weights", "kv", "activations"], flag: str, 
     raise ScenarioError(f"{flag} {name}: not a format of {use} (accepted: {', '.join(fitting)})")
 
 
-def _weights(request: Request, book: Book, checkpoint: Checkpoint, activations: Format) -> Format:
+def _weights(
+    request: Request, book: Book, checkpoint: Checkpoint, activations: Format, notes: list[str]
+) -> tuple[Format, dict[str, float]]:
+    """The general format of the weights, and bytes a parameter of the ops (by name) that are stored in others."""
     if request.quantization is not None:
-        return _format(request.quantization, "weights", "--quantization", book)
+        return _format(request.quantization, "weights", "--quantization", book), {}
     if checkpoint.quantization is None:
+        return activations, checkpoint.stored
+    from flopmap.model.quantization import read_quantization
+
+    found = read_quantization(checkpoint, book, activations, lambda stored: element_bytes(stored, book))
+    notes.extend(found.assumptions)
+    return found.weights, {**found.stored, **checkpoint.stored}
+
+
+def _cache(request: Request, book: Book, checkpoint: Checkpoint, activations: Format, notes: list[str]) -> Format:
+    """The format of the KV cache: as asked for, or else as a quantised checkpoint asks for, or that of activations."""
+    if request.kv_cache_dtype != "auto":
+        return _format(request.kv_cache_dtype, "kv", "--kv-cache-dtype", book)
+    if checkpoint.quantization is None or request.quantization is not None:
         return activations
-    formats = [book.record(Format, name) for name in book.ids("formats")]
-    method = checkpoint.quantization.get("quant_method")
-    for found in formats:
-        if method in found.config_methods and _same_shape(found, checkpoint.quantization):
-            return found
-    settings = [
-        f"{name} {shown(checkpoint.quantization[name])}" for name in SHAPE_SETTINGS if name in checkpoint.quantization
-    ]
-    stated = f" with {', '.join(settings)}" if settings else ""
-    known = ", ".join(_method_text(found, name) for found in formats for name in found.config_methods)
-    raise ConfigError(
-        f"{checkpoint.name}: quantization_config: {shown(method)}{stated} is not understood (understood: {known}); "
-        "name the weights' format with --quantization"
-    )
+    from flopmap.model.quantization import read_cache_format
 
-
-SHAPE_SETTINGS = ("bits", "group_size")
-
-
-def _method_text(found: Format, method: str) -> str:
-    return f"{method} with bits {found.bits:g}, group_size {found.group}" if found.group else method
-
-
-def _same_shape(found: Format, settings: dict[str, Any]) -> bool:
-    """Whether a config's bits and group are the record's, where the config states them."""
-    return settings.get("bits", found.bits) == found.bits and settings.get("group_size", found.group) == found.group
+    asked = read_cache_format(checkpoint, book)
+    if asked is not None:
+        notes.append(f"KV cache {asked.id}: the checkpoint's quantization_config asks for it")
+    return asked or activations
 
 
 def _math_of(stored: Format, machine: Machine) -> str | None:

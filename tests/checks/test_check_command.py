@@ -9,6 +9,7 @@ import pytest
 
 from flopmap.checks import run
 from flopmap.cli.main import main
+from flopmap.records.types import KINDS
 from tests.records.small_book import ENGINE, OP_CLASS, small_book, write
 
 if TYPE_CHECKING:
@@ -226,3 +227,14 @@ def test_a_good_overlay_on_the_bundled_book_exits_0(tmp_path: Path, capsys: Outp
     assert main(["check", str(overlay)]) == 0
     records, claims = sum(bundled.counts.values()) + 1, len(bundled.claims)
     assert printed(capsys) == (f"no problems in {records} records, {claims} of {claims} claims agree\n", "")
+
+
+def test_the_schemas_are_those_of_the_kinds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--schema"]) == 0
+    schemas = json.loads(capsys.readouterr().out)
+    assert set(schemas) == set(KINDS)
+    part = schemas["parts"]["$defs"]["Part"]
+    assert {"title", "vendor", "capacity_bytes", "peaks"} <= set(part["required"])
+    assert "id" not in part["properties"]
+    assert part["additionalProperties"] is False
+    assert schemas["parts"]["$defs"]["Figure"]["properties"]["value"]["exclusiveMinimum"] == 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flopmap.checks import run
-from flopmap.records.book import MissingBookError
+from flopmap.records.faults import MissingBookError
 from flopmap.records.formula import ALLOWED
 from tests.records.small_book import ENGINE, LAW, OP_CLASS, small_book, write
 

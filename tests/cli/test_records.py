@@ -88,7 +88,8 @@ def test_two_models_are_compared_field_by_field() -> None:
     assert any(line.split() == ["hidden", "4,096", "|", "3,072"] for line in lines)
     rows = data("models", "diff", "llama-3.1-8b", "llama-3.2-3b")
     assert {"field": "hidden", "llama-3.1-8b": "4,096", "llama-3.2-3b": "3,072"} in rows
-    refused(2, "flopmap models: error: models diff: give two models, such as: flopmap models diff gpt2 gpt2-xl", "models", "diff", "gpt2")  # fmt: skip
+    message = "models diff: give two models, such as: flopmap models diff gpt2 gpt2-xl"
+    refused(2, f"flopmap models: error: {message}", "models", "diff", "gpt2")
     refused(2, "flopmap models: error: models a b: one model at a time, or diff and two of them", "models", "a", "b")
 
 

@@ -342,6 +342,10 @@ SENTENCES = {
         "launches",
     },  # test_ops_of_mixtures.py
     "shared-gemm": {"active", "matrix", "vector", "weights", "activations", "launches"},  # test_ops_of_mixtures.py
+    # test_ops_of_sparse_attention.py
+    "shared-attention": {"matrix", "vector", "exp", "kv_traffic", "activations", "launches"},
+    "shared-write": {"cache", "kv_traffic", "held", "state", "activations", "launches"},
+    "sparse-index": {"matrix", "vector", "kv_traffic", "activations", "launches"},
     "short-convolution": {
         "parameters",
         "resident",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flopmap.records.author import build, draft
-from flopmap.records.book import BookError, MissingBookError
+from flopmap.records.faults import BookError, MissingBookError
 from flopmap.records.yaml_file import Faults
 from tests.records.small_book import ENGINE, LAW, OP_CLASS, small_book, write
 

@@ -8,7 +8,8 @@ import msgspec
 
 from flopmap.checks import claims, formulas, links, scenarios
 from flopmap.records.author import draft, replace
-from flopmap.records.book import BOOK, BUILT, MissingBookError, decode
+from flopmap.records.book import BOOK, BUILT, decode
+from flopmap.records.faults import MissingBookError
 from flopmap.records.yaml_file import Faults, Problem
 
 

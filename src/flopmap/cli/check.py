@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from flopmap.checks.run import Outcome, check
 from flopmap.records.book import to_data, to_json
+from flopmap.records.types import KINDS
 
 if TYPE_CHECKING:
     import argparse
@@ -19,6 +22,7 @@ examples:
   flopmap check
   flopmap check ./my-book
   flopmap check --claims --json
+  flopmap check --schema > schemas.json
 """
 
 
@@ -29,10 +33,16 @@ def add_arguments(parser: Parser, _name: str) -> None:
         "path", nargs="?", metavar="PATH", help="a folder of records of your own, laid over the bundled book"
     )
     parser.add_argument("--claims", action="store_true", help="list every published figure with ours beside it")
+    parser.add_argument(
+        "--schema", action="store_true", help="print the JSON Schema of every kind of record, for editors"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the outcome; 1 when something is wrong."""
+    if options.schema:
+        print(to_json(schemas()))
+        return 0
     folders = [*options.book, *([options.path] if options.path else [])]
     outcome = check(tuple(Path(folder) for folder in folders))
     if options.json:
@@ -42,6 +52,15 @@ def run(options: argparse.Namespace) -> int:
     else:
         _write(outcome, claims=options.claims)
     return 1 if outcome.problems else 0
+
+
+def schemas() -> dict[str, Any]:
+    """The JSON Schema of each kind, from its type. A record's id is its path, so no schema asks for it."""
+    found = {kind: msgspec.json.schema(of) for kind, of in KINDS.items()}
+    for schema in found.values():
+        for definition in schema["$defs"].values():
+            definition.get("properties", {}).pop("id", None)
+    return found
 
 
 def _write(outcome: Outcome, *, claims: bool) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from flopmap.machine.machine import MachineError
 from flopmap.model.config import ConfigError, MissingFileError
 from flopmap.quantity import QuantityError
-from flopmap.records.book import BookError, MissingBookError, UnknownRecordError
+from flopmap.records.book import UnknownRecordError
+from flopmap.records.faults import BookError, MissingBookError
 from flopmap.records.formula import FormulaError
 from flopmap.scenario import ScenarioError
 

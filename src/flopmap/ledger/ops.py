@@ -9,13 +9,23 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from flopmap.model.architecture import Attention, Convolution, FeedForward, Linear, Row, Table, Vector
+from flopmap.model.architecture import (
+    Attention,
+    Convolution,
+    Experts,
+    FeedForward,
+    Linear,
+    Row,
+    SharedKeys,
+    Table,
+    Vector,
+)
 from flopmap.step import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flopmap.model.architecture import Architecture, Experts, Indexer, LatentAttention, Layer, Norm, Piece
+    from flopmap.model.architecture import Architecture, Indexer, LatentAttention, Layer, Norm, Piece
 
 
 MATRICES = ("weight-gemm", "shared-gemm", "lm-head", "embedding", "moe-router", "moe-experts")
@@ -72,7 +82,12 @@ def _of_layer(architecture: Architecture, layer: Layer, phases: tuple[Phase, ...
     elif layer.attention is not None:
         yield from _latent_attention(layer.attention, hidden, phases)
     for piece in layer.pieces:
-        yield _piece(piece)
+        if isinstance(piece, SharedKeys):
+            yield from _shared_keys(piece, phases)
+        elif isinstance(piece, Experts):
+            yield from _experts(piece, hidden)
+        else:
+            yield _piece(piece)
     if layer.norms == SANDWICH_NORMS:
         yield _norm("attention.post_norm", norm, hidden)
     if layer.attention is not None or layer.pieces:
@@ -100,27 +115,41 @@ def _owned(layer: Layer, ops: Iterator[Op]) -> Iterator[Op]:
 def _attention(attention: Attention, hidden: int, phases: tuple[Phase, ...]) -> Iterator[Op]:
     heads = (("heads", attention.heads), ("kv_heads", attention.kv_heads))
     widths = (("head_dim", attention.head_dim), ("value_dim", attention.value_dim))
-    yield from _qkv(attention, attention.input_width or hidden)
+    if attention.projected:
+        yield from _qkv(attention, attention.input_width or hidden)
     yield from _head_norms(attention)
     if attention.rotary_dim:
-        yield Op(name="attention.rope", op_class="rope", shapes=(*heads, ("rotary_dim", attention.rotary_dim)))
+        keys = 0 if attention.reuses_cache else attention.kv_heads
+        rotated = (heads[0], ("kv_heads", keys), ("rotary_dim", attention.rotary_dim))
+        yield Op(name="attention.rope", op_class="rope", shapes=rotated)
     suffix = f"[window {attention.window}]" if attention.window else ""
-    yield Op(
-        name=f"attention.kv_write{suffix}", op_class="kv-write", shapes=(heads[1], *widths), window=attention.window
-    )
+    if not attention.reuses_cache:
+        written = (heads[1], *widths)
+        yield Op(name=f"attention.kv_write{suffix}", op_class="kv-write", shapes=written, window=attention.window)
+    if attention.indexer:
+        yield from _indexer(attention.indexer, hidden, phases)
+    suffix = suffix or (f"[best {attention.selected}]" if attention.selected else "")
     for phase in phases:
         yield Op(
             name=f"attention.{phase}{suffix}",
             op_class=f"{phase}-attention",
+            count=attention.passes,
             shapes=(*heads, *widths, ("capped", int(attention.capped))),
             phase=phase,
-            window=attention.window,
+            window=attention.window or attention.selected,
         )
-    yield _gemm("attention.out", attention.output_width, hidden, bias=attention.out_bias)
+    if attention.projected:
+        yield _gemm("attention.out", attention.output_width, hidden, bias=attention.out_bias)
 
 
 def _qkv(attention: Attention, hidden: int) -> Iterator[Op]:
     """One projection to queries, keys and values; three where only some of them have a bias."""
+    if attention.reuses_cache:
+        yield _gemm("attention.q", hidden, attention.query_width, bias=attention.qkv_bias)
+        return
+    if attention.values_are_keys:
+        yield _gemm("attention.qk", hidden, attention.query_width + attention.key_width, bias=attention.qkv_bias)
+        return
     widths = (attention.query_width, attention.key_width, attention.value_width)
     key = attention.qkv_bias if attention.key_bias is None else attention.key_bias
     value = attention.qkv_bias if attention.value_bias is None else attention.value_bias
@@ -137,7 +166,8 @@ def _head_norms(attention: Attention) -> Iterator[Op]:
         return
     shared = attention.head_dim if attention.qk_norm == "shared" else None
     yield _norm("attention.q_norm", attention.qk_norm_kind, attention.query_width, shared)
-    yield _norm("attention.k_norm", attention.qk_norm_kind, attention.key_width, shared)
+    if not attention.reuses_cache:
+        yield _norm("attention.k_norm", attention.qk_norm_kind, attention.key_width, shared)
 
 
 def _latent_attention(attention: LatentAttention, hidden: int, phases: tuple[Phase, ...]) -> Iterator[Op]:
@@ -153,7 +183,9 @@ def _latent_attention(attention: LatentAttention, hidden: int, phases: tuple[Pha
     yield _gemm("attention.kv_a", hidden, latent + rope, bias=attention.bias)
     yield _norm("attention.kv_norm", attention.norm, latent)
     yield _gemm("attention.kv_b", latent, heads * (attention.nope_dim + attention.value_dim))
-    yield Op(name="attention.rope", op_class="rope", shapes=(("heads", heads), ("kv_heads", 1), ("rotary_dim", rope)))
+    if attention.rotated:
+        rotary = (("heads", heads), ("kv_heads", 1), ("rotary_dim", rope))
+        yield Op(name="attention.rope", op_class="rope", shapes=rotary)
     shapes = (
         ("heads", heads),
         ("latent", latent),
@@ -176,14 +208,33 @@ def _indexer(indexer: Indexer, hidden: int, phases: tuple[Phase, ...]) -> Iterat
     heads, dim = indexer.heads, indexer.head_dim
     yield _gemm("indexer.q", indexer.query_width, heads * dim)
     yield _gemm("indexer.k", hidden, dim)
-    yield Op(name="indexer.k_norm", op_class="layer-norm", shapes=(("width", dim), ("norm_width", dim), ("bias", 1)))
-    yield _gemm("indexer.weights", hidden, heads)
+    if indexer.query_norm:
+        yield _norm("indexer.q_norm", indexer.query_norm, heads * dim, dim)
+    yield _norm("indexer.k_norm", indexer.key_norm, dim)
+    if indexer.weighted:
+        yield _gemm("indexer.weights", hidden, heads)
     rope = (("heads", heads), ("kv_heads", 1), ("rotary_dim", indexer.rope_dim))
     yield Op(name="indexer.rope", op_class="rope", shapes=rope)
     yield Op(name="indexer.k_write", op_class="kv-write", shapes=(("kv_heads", 1), ("head_dim", dim), ("value_dim", 0)))
     for phase in phases:
-        shapes = (("heads", heads), ("head_dim", dim))
-        yield Op(name=f"indexer.{phase}", op_class="sparse-index", shapes=shapes, phase=phase)
+        scored = (("heads", heads), ("head_dim", dim), ("weighted", int(indexer.weighted)), ("rate", 1))
+        yield Op(name=f"indexer.{phase}", op_class="sparse-index", shapes=scored, phase=phase)
+
+
+def _shared_keys(keys: SharedKeys, phases: tuple[Phase, ...]) -> Iterator[Op]:
+    """The write of rows that all heads share, and the scores of queries against them."""
+    shapes = (("heads", keys.heads), ("head_dim", keys.head_dim), ("rate", keys.rate))
+    written = (("buffer", keys.buffer), ("width", keys.buffered))
+    yield Op(name=f"{keys.name}.write", op_class="shared-write", shapes=(*shapes[1:], *written), window=keys.held)
+    for phase in phases:
+        if keys.values:
+            yield Op(
+                name=f"{keys.name}.{phase}", op_class="shared-attention", shapes=shapes, phase=phase, window=keys.window
+            )
+        else:
+            yield Op(
+                name=f"{keys.name}.{phase}", op_class="sparse-index", shapes=(*shapes, ("weighted", 0)), phase=phase
+            )
 
 
 def _feed_forward(name: str, feed_forward: FeedForward, hidden: int) -> Iterator[Op]:
@@ -227,6 +278,9 @@ def _experts(experts: Experts, hidden: int) -> Iterator[Op]:
 def _piece(piece: Piece) -> Op:
     """The op of what is no part of the usual blocks."""
     if isinstance(piece, Linear):
+        if piece.head:
+            shapes = (("d_in", piece.d_in), ("d_out", piece.d_out), ("bias", int(piece.bias)), ("stored", 1))
+            return Op(name=piece.name, op_class="lm-head", shapes=shapes)
         op = _gemm(piece.name, piece.d_in, piece.d_out, bias=piece.bias)
         return msgspec.structs.replace(op, op_class="shared-gemm") if piece.shared else op
     if isinstance(piece, Row):
@@ -265,8 +319,8 @@ def _after(architecture: Architecture) -> Iterator[Op]:
     yield from map(_piece, architecture.after)
     if architecture.final_norm:
         yield _norm("final_norm", architecture.norm, architecture.hidden)
-    width = architecture.embedding_width
-    if width != architecture.hidden:
+    width = architecture.head_width or architecture.embedding_width
+    if architecture.head_width is None and width != architecture.hidden:
         yield _gemm("project_out", architecture.hidden, width)
     stored = int(not architecture.tied)
     head = (("d_in", width), ("d_out", architecture.vocab), ("bias", int(architecture.head_bias)), ("stored", stored))

@@ -15,6 +15,22 @@ class Norm(msgspec.Struct, frozen=True, kw_only=True):
     affine: bool = True
 
 
+class Indexer(msgspec.Struct, frozen=True, kw_only=True):
+    """Scores every cached token for every query, so that attention can read only the best (sparse attention).
+
+    Its queries come from a row of ``query_width`` elements; its key, one a token, is normed, rotated and cached.
+    ``weighted``: a projection of the token weighs the scores of the heads, which are summed.
+    """
+
+    heads: int
+    head_dim: int
+    query_width: int
+    rope_dim: int
+    weighted: bool = True
+    query_norm: Norm | None = None
+    key_norm: Norm = Norm(kind="layer", bias=True)
+
+
 class Attention(msgspec.Struct, frozen=True, kw_only=True):
     """Softmax attention. ``kv_heads`` equals ``heads`` (multi-head), divides it (grouped) or is 1 (multi-query).
 
@@ -22,6 +38,9 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True):
     ``qk_norm``: a norm on query and key heads, with one weight vector for all heads or one a head (``per-head``: over
     each head; ``whole``: over all heads at once). Key and value biases follow ``qkv_bias`` unless they are given.
     ``input_width`` differs from the hidden width where attention reads another row than the layer's own.
+    ``reuses_cache``: queries attend to what an earlier layer cached, so there are no keys and values of its own.
+    ``values_are_keys``: values are the keys before norm and rotation, without a projection; both are cached.
+    ``passes`` over the cache: differential attention attends once to each half of the value heads.
     """
 
     heads: int
@@ -38,6 +57,12 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True):
     qk_norm_kind: Norm = Norm()
     capped: bool = False
     input_width: int | None = None
+    projected: bool = True
+    selected: int | None = None
+    indexer: Indexer | None = None
+    reuses_cache: bool = False
+    values_are_keys: bool = False
+    passes: int = 1
 
     @property
     def query_width(self) -> int:
@@ -69,23 +94,12 @@ class FeedForward(msgspec.Struct, frozen=True, kw_only=True):
     smooth: bool = True
 
 
-class Indexer(msgspec.Struct, frozen=True, kw_only=True):
-    """Scores every cached token for every query, so that attention can read only the best (sparse attention).
-
-    Its queries come from a row of ``query_width`` elements; its key, one a token, is normed, rotated and cached.
-    """
-
-    heads: int
-    head_dim: int
-    query_width: int
-    rope_dim: int
-
-
 class LatentAttention(msgspec.Struct, frozen=True, kw_only=True):
     """Multi-head latent attention (MLA): keys and values of all heads are projections of one latent vector a token.
 
     ``query_rank`` None projects queries directly. A query or key head has ``nope_dim`` elements without and
-    ``rope_dim`` with rotation; the rotated part of the key is one for all heads and is cached beside the latent.
+    ``rope_dim`` with rotation; the rotated part of the key is one for all heads and is cached beside the latent (as it
+    is where nothing is ``rotated``).
     ``selected``: a query attends to that many of the cached tokens at most, which ``indexer`` (or that of a layer
     before) chose; all of them stay in the cache.
     """
@@ -100,6 +114,7 @@ class LatentAttention(msgspec.Struct, frozen=True, kw_only=True):
     norm: Norm = Norm()
     selected: int | None = None
     indexer: Indexer | None = None
+    rotated: bool = True
 
 
 class Experts(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,13 +140,17 @@ class Experts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Linear(msgspec.Struct, frozen=True, kw_only=True):
-    """A projection that is no part of the usual blocks. ``shared`` has its parameters counted elsewhere."""
+    """A projection that is no part of the usual blocks. ``shared`` has its parameters counted elsewhere.
+
+    ``head``: a part of the LM head, for the positions whose logits are wanted alone.
+    """
 
     name: str
     d_in: int
     d_out: int
     bias: bool = False
     shared: bool = False
+    head: bool = False
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,6 +197,25 @@ class Recurrence(msgspec.Struct, frozen=True, kw_only=True):
     exps: int = 0
 
 
+class SharedKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """Cached rows that all heads score: as keys and values of an attention, or (``values`` false) to choose from.
+
+    There is a row for every ``rate`` tokens, made of them; ``buffer`` are the elements that wait to be made one, of
+    which a token adds ``buffered``. A query attends to the rows of ``window`` tokens (None: of all); ``held`` is what
+    the cache keeps of them.
+    """
+
+    name: str
+    heads: int
+    head_dim: int
+    rate: int = 1
+    window: int | None = None
+    held: int | None = None
+    values: bool = True
+    buffer: int = 0
+    buffered: int = 0
+
+
 Piece: TypeAlias = Linear | Row | Vector | Table | Convolution | Recurrence
 
 
@@ -191,14 +229,15 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
     attention: Attention | LatentAttention | None = None
     feed_forward: FeedForward | Experts | None = None
     norms: int = 2
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[Piece | Experts | SharedKeys, ...] = ()
     shared: bool = False
 
 
 class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     """A decoder-only language model. ``layers`` holds every layer in order.
 
-    ``embedding_width`` differs from ``hidden`` where projections lead in and out of the layers;
+    ``embedding_width`` differs from ``hidden`` where projections lead in and out of the layers; with a ``head_width``
+    the pieces of ``after`` lead out, to a head that takes that width;
     ``positions`` are rows of a learned position table (0 for rotary or none). ``before`` and ``after`` are pieces
     outside the layers.
     """
@@ -214,6 +253,7 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     embedding_scaled: bool = False
     positions: int = 0
     head_bias: bool = False
+    head_width: int | None = None
     logits_capped: bool = False
     before: tuple[Piece, ...] = ()
     after: tuple[Piece, ...] = ()

@@ -1,7 +1,8 @@
-"""A model from what people have in hand: a config.json, a folder with one, or the id of a bundled record."""
+"""A model from what people have in hand: a config.json, a folder with one, weight files, or a bundled record's id."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Any
 
@@ -16,6 +17,8 @@ from flopmap.records.types import Model
 
 MAX_CONFIG_BYTES = 10_000_000
 TEXT_FAMILIES = {"gemma3": "gemma3_text"}  # what a nested text_config is when it does not say so
+SAFETENSORS = (".safetensors", ".safetensors.index.json")
+WEIGHTS = (".gguf", *SAFETENSORS)
 DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "half": "fp16"}
 
 
@@ -57,14 +60,55 @@ def read_model(name: str, book: Book) -> Checkpoint:
 
 
 def _looks_like_path(name: str) -> bool:
-    return os.path.exists(name) or name.startswith((".", "/", "~")) or name.endswith((".json", ".gguf", ".safetensors"))
+    return os.path.exists(name) or name.startswith((".", "/", "~")) or name.endswith((".json", *WEIGHTS))
 
 
 def read_path(name: str) -> Checkpoint:
-    """Read a ``config.json``, or the one in a folder."""
+    """Read a ``config.json``, a GGUF file, or safetensors with the ``config.json`` beside them (or a folder of those).
+
+    Raises :class:`ConfigError`, and :class:`MissingFileError` where the file is not there.
+    """
     path = os.path.expanduser(name)
+    if path.endswith(WEIGHTS) and not os.path.exists(path):
+        raise MissingFileError(f"{path}: no such file")
+    if path.endswith(".gguf") and not os.path.isdir(path):
+        from flopmap.model.gguf_model import read_gguf
+
+        return read_gguf(path)
+    if path.endswith(SAFETENSORS) and not os.path.isdir(path):
+        from flopmap.model.safetensors_model import read_beside_config
+
+        return read_beside_config(path)
     if os.path.isdir(path):
+        if _has_safetensors(path):
+            from flopmap.model.safetensors_model import read_folder_of
+
+            return read_folder_of(path)
         path = os.path.join(path, "config.json")
+    return read_config(path)
+
+
+def _has_safetensors(folder: str) -> bool:
+    """Whether a folder holds a checkpoint in safetensors beside its config."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return False
+    return "config.json" in names and any(name.endswith(SAFETENSORS) for name in names)
+
+
+def read_config(path: str) -> Checkpoint:
+    """Read a ``config.json``, with the ``hf_quant_config.json`` that ModelOpt leaves beside it."""
+    fields = _fields_of(path)
+    beside = os.path.join(os.path.dirname(path), "hf_quant_config.json")
+    if os.path.basename(path) == "config.json" and not fields.get("quantization_config") and os.path.exists(beside):
+        settings = Config(_fields_of(beside), beside).table("quantization")
+        fields["quantization_config"] = {"quant_method": "modelopt", **settings}
+    return from_config(fields, path)
+
+
+def _fields_of(path: str) -> dict[str, Any]:
+    """The JSON object of a file."""
     try:
         data = _bytes_of(path)
         fields = msgspec.json.decode(data)
@@ -78,15 +122,12 @@ def read_path(name: str) -> Checkpoint:
         raise ConfigError(f"{path}: not JSON: {error}") from None
     if not isinstance(fields, dict):
         raise ConfigError(f"{path}: {shown(fields)} is no model config (a JSON object is needed)")
-    return from_config(fields, path)
+    return fields
 
 
 def _bytes_of(path: str) -> bytes:
     """The file's bytes, never more than a config may have (a pipe or a device has no size to ask for)."""
     with open(path, "rb") as file:
-        if path.endswith((".gguf", ".safetensors")):
-            kind = path.rsplit(".", 1)[1]
-            raise ConfigError(f"{path}: {kind} files are not read yet; give the model's config.json or id")
         size = os.fstat(file.fileno()).st_size
         if size > MAX_CONFIG_BYTES:
             raise ConfigError(f"{path}: {size} bytes is too large for a config (at most {MAX_CONFIG_BYTES})")
@@ -111,6 +152,8 @@ def from_config(fields: dict[str, Any], name: str) -> Checkpoint:
     if dtype and dtype not in DTYPES:
         raise inner.error(field, f"{shown(dtype)} is not understood (understood: {', '.join(DTYPES)})")
     quantization = outer.table("quantization_config") or inner.table("quantization_config")
+    if quantization and inner.has("expert_dtype"):  # DeepSeek-V4 says there what its experts are stored in
+        quantization = {**quantization, "expert_dtype": inner.fields["expert_dtype"]}
     return Checkpoint(
         name=name,
         architecture=architecture,

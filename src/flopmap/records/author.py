@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from flopmap.records.book import BookError, MissingBookError
+from flopmap.records.faults import BookError, MissingBookError
 from flopmap.records.types import KINDS, Convention, Glossary
 from flopmap.records.yaml_file import Faults, File, Path_, Problem, read_file
 

@@ -20,14 +20,6 @@ BUILT = os.path.join(BOOK, "book.json")
 R = TypeVar("R", bound=Record)
 
 
-class BookError(Exception):
-    """A book that cannot be read. The message is one line a fault, each with its file and line."""
-
-
-class MissingBookError(BookError):
-    """The folder that the command line names is not there."""
-
-
 class UnknownRecordError(LookupError):
     """No record has this id or alias. ``nearest`` are the ids that look most like it."""
 

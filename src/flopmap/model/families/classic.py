@@ -67,9 +67,7 @@ def read_heads(config: Config, names: Names, *, bias: bool = True, **own: Any) -
     if hidden % heads:
         raise config.error(names.heads[0], f"{heads} does not divide {names.hidden[0]} {hidden}")
     width = hidden // heads
-    whole = Attention(
-        heads=heads, kv_heads=heads, head_dim=width, value_dim=width, qkv_bias=bias, out_bias=bias
-    )
+    whole = Attention(heads=heads, kv_heads=heads, head_dim=width, value_dim=width, qkv_bias=bias, out_bias=bias)
     return replace(whole, **own)
 
 
@@ -147,18 +145,20 @@ def gpt_neo(config: Config) -> Architecture:
 
 
 def _neo_pattern(config: Config) -> list[str]:
-    """The kind of every layer, from pairs of kinds and how often they repeat."""
+    """The kind of every layer: a list, or else pairs of kinds and how often they repeat."""
     count = config.integer(*NEO.layers, high=MAX_LAYERS)
     pairs = config.fields.get("attention_types") or [[["global", "local"], 12]]
     try:
-        pattern = [str(kind) for kinds, times in pairs for kind in list(kinds) * min(int(times), MAX_LAYERS)]
+        spread = [str(kind) for kinds, times in pairs for kind in list(kinds) * min(int(times), MAX_LAYERS)]
     except (TypeError, ValueError):
         raise config.error("attention_types", f"{shown(pairs)} is no list of kinds and repetitions") from None
+    listed = config.strings("attention_layers")
+    field, pattern = ("attention_layers", listed) if listed else ("attention_types", spread)
     unknown = set(pattern) - {"global", "local"}
     if unknown:
-        raise config.error("attention_types", f"{shown(min(unknown))} is not understood (understood: global, local)")
+        raise config.error(field, f"{shown(min(unknown))} is not understood (understood: global, local)")
     if len(pattern) != count:
-        raise config.error("attention_types", f"gives {len(pattern)} layers, but {NEO.layers[0]} is {count}")
+        raise config.error(field, f"gives {len(pattern)} layers, but {NEO.layers[0]} is {count}")
     return pattern
 
 
@@ -187,7 +187,7 @@ def gpt_neox_japanese(config: Config) -> Architecture:
 
 
 def gptj(config: Config) -> Architecture:
-    """GPT-J, CodeGen: a parallel block under one norm, biases in the feed-forward and on the head, none in attention."""
+    """GPT-J, CodeGen: a parallel block under one norm; biases in feed-forward and head, none in attention."""
     attention = read_heads(config, GPT, bias=False)
     rotary = config.optional("rotary_dim") if "rotary_dim" in config.fields else 64
     attention = replace(attention, rotary_dim=min(rotary or attention.head_dim, attention.head_dim))
@@ -219,7 +219,9 @@ def mpt(config: Config) -> Architecture:
     attention = Config(config.table("attn_config"), config.name)
     kind = attention.string("attn_type", default="multihead_attention")
     if kind != "multihead_attention":
-        raise config.error("attn_config.attn_type", f"{shown(kind)} is not understood (understood: multihead_attention)")
+        raise config.error(
+            "attn_config.attn_type", f"{shown(kind)} is not understood (understood: multihead_attention)"
+        )
     refuse_true(attention, "qk_ln", "norms on queries and keys are not understood")
     refuse_true(attention, "prefix_lm", "a prefix that sees itself whole is not understood")
     if not attention.flag("alibi", default=True):
@@ -313,9 +315,7 @@ def moshi(config: Config) -> Architecture:
     if heads % keys:
         raise config.error("num_key_value_heads", f"{keys} does not divide num_attention_heads {heads}")
     window = config.integer("sliding_window", default=3000)
-    attention = Attention(
-        heads=heads, kv_heads=keys, head_dim=width, value_dim=width, rotary_dim=width, window=window
-    )
+    attention = Attention(heads=heads, kv_heads=keys, head_dim=width, value_dim=width, rotary_dim=width, window=window)
     smooth = reads_smooth(config, "hidden_act", "silu")
     mlp = FeedForward(width=config.integer("ffn_dim", default=22_528) // 2, gated=True, smooth=smooth)
     layers = repeated(config, PLAIN, Layer(attention=attention, feed_forward=mlp))

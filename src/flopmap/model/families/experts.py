@@ -58,7 +58,7 @@ def whole_numbers(config: Config, field: str) -> list[int] | None:
     return value
 
 
-def refuse(config: Config, field: str, *accepted: object) -> None:
+def refuse(config: Config, field: str, accepted: tuple[object, ...]) -> None:
     """Refuse a field that has another value than those that are understood, if it is there."""
     if config.has(field) and config.fields[field] not in accepted:
         values = ", ".join(str(value).lower() for value in accepted)
@@ -77,6 +77,15 @@ def read_experts(config: Config, *, shared: int = 0, width: str = "moe_intermedi
         width=config.integer(width),
         shared_width=shared,
         smooth=is_smooth(config, "silu"),
+    )
+
+
+def grouped(config: Config, *, kv_heads: int | None = None, head_dim: int | None = None) -> Attention:
+    """Grouped attention with the class's own numbers; a field that is there and null is not absent."""
+    return read_attention(
+        config,
+        kv_heads=None if "num_key_value_heads" in config.fields else kv_heads,
+        head_dim=None if "head_dim" in config.fields else head_dim,
     )
 
 
@@ -124,7 +133,7 @@ def sinks(attention: Attention | LatentAttention) -> tuple[Piece, ...]:
 def mixtral(config: Config) -> Architecture:
     """Mixtral: every layer is a mixture; a null or absent window is none."""
     experts = read_experts(assumed(config, num_local_experts=8, num_experts_per_tok=2), width="intermediate_size")
-    layer = Layer(attention=read_attention(config, kv_heads=8), feed_forward=experts)
+    layer = Layer(attention=grouped(config, kv_heads=8), feed_forward=experts)
     return read_decoder(config, read_layers(config, layer, config.optional("sliding_window"), lambda _: True), Norm())
 
 
@@ -136,7 +145,7 @@ def _qwen_is_sparse(config: Config) -> Callable[[int], bool]:
 def qwen2_moe(config: Config) -> Architecture:
     """Qwen 1.5 and 2 MoE: a shared expert behind a gate; biases on queries, keys and values."""
     config = assumed(config, num_experts=60, num_experts_per_tok=4, moe_intermediate_size=1408, intermediate_size=5632)
-    attention = biased(read_attention(config, kv_heads=16), qkv=config.flag("qkv_bias", default=True), out=False)
+    attention = biased(grouped(config, kv_heads=16), qkv=config.flag("qkv_bias", default=True), out=False)
     experts = read_experts(config, shared=config.integer("shared_expert_intermediate_size", default=5632))
     slides = config.flag("use_sliding_window", default=False)
     window = config.integer("sliding_window", default=4096) if slides else None
@@ -151,11 +160,19 @@ def qwen3_moe(config: Config) -> Architecture:
     assumptions = {"num_experts_per_tok": 8, "moe_intermediate_size": 768, "intermediate_size": 6144}
     count = config.integer("num_experts", "num_local_experts", default=128)
     config = assumed(config, **assumptions, num_experts=count)
-    attention = replace(attention_biased(config, read_attention(config, kv_heads=4)), qk_norm="shared")
+    attention = replace(attention_biased(config, grouped(config, kv_heads=4)), qk_norm="shared")
     slides = config.flag("use_sliding_window", default=False)
     window = config.integer("sliding_window", default=4096) if slides else None
     halves = mixture(config, read_experts(config), _qwen_is_sparse(config))
     return read_decoder(config, stack(halves, windows(config, attention, window, lambda _: True)), Norm())
+
+
+def qwen3_vl_moe(config: Config) -> Architecture:
+    """The text model of Qwen 3 VL MoE: Qwen 3's with other numbers where they are absent."""
+    count = config.integer("num_experts", "num_local_experts", default=60)
+    sizes = {"num_experts_per_tok": 4, "moe_intermediate_size": 1408, "intermediate_size": 5632}
+    config = assumed(config, num_experts=count, num_key_value_heads=16, **sizes)
+    return qwen3_moe(config)
 
 
 def gpt_oss(config: Config) -> Architecture:
@@ -164,7 +181,7 @@ def gpt_oss(config: Config) -> Architecture:
     count = config.integer("num_local_experts", "num_experts", default=128)
     config = assumed(config, num_local_experts=count)
     bias = config.flag("attention_bias", default=True)
-    attention = biased(read_attention(config, kv_heads=8, head_dim=64), qkv=bias, out=bias)
+    attention = biased(grouped(config, kv_heads=8, head_dim=64), qkv=bias, out=bias)
     experts = replace(read_experts(config, width="intermediate_size"), bias=True, router_bias=True)
     attentions = windows(config, attention, config.optional("sliding_window"), lambda index: index % 2 == 0)
     layers = stack([experts] * len(attentions), attentions, pieces=lambda _: sinks(attention))
@@ -175,7 +192,7 @@ def olmoe(config: Config) -> Architecture:
     """OLMoE and FlexOlmo: a norm over all query heads and one over all key heads; FlexOlmo norms after each half."""
     flexible = config.string("model_type") == "flex_olmo"
     config = assumed(config, num_experts=7 if flexible else 64, num_experts_per_tok=5 if flexible else 8)
-    attention = replace(attention_biased(config, read_attention(config)), qk_norm="whole")
+    attention = replace(attention_biased(config, grouped(config)), qk_norm="whole")
     layer = Layer(attention=attention, feed_forward=read_experts(config, width="intermediate_size"))
     return read_decoder(config, read_layers(config, layer, None, lambda _: False), Norm())
 
@@ -183,7 +200,7 @@ def olmoe(config: Config) -> Architecture:
 def phimoe(config: Config) -> Architecture:
     """Phi-3.5 MoE: LayerNorms with biases."""
     config = assumed(config, num_local_experts=16, num_experts_per_tok=2)
-    attention = attention_biased(config, read_attention(config, kv_heads=8))
+    attention = attention_biased(config, grouped(config, kv_heads=8))
     layer = Layer(attention=attention, feed_forward=read_experts(config, width="intermediate_size"))
     layers = read_layers(config, layer, config.optional("sliding_window"), lambda _: True)
     decoder = read_decoder(config, layers, Norm(kind="layer", bias=True))
@@ -196,7 +213,7 @@ def granitemoe(config: Config) -> Architecture:
     shared = config.integer("shared_intermediate_size", default=0, low=0)
     shared = 0 if config.string("model_type") == "granitemoe" else shared
     experts = read_experts(config, shared=shared, width="intermediate_size")
-    attention = attention_biased(config, read_attention(config))
+    attention = attention_biased(config, grouped(config))
     pieces: tuple[Piece, ...] = ()
     attentions = [attention] * layer_count(config)
     if config.string("model_type") == "granitemoe_swa":
@@ -220,7 +237,7 @@ def llama4(config: Config) -> Architecture:
     chunk = config.optional("attention_chunk_size") if "attention_chunk_size" in config.fields else 8192
     chunked = (FULL, "chunked_attention")
     listed = kinds(config, "layer_types", chunked, lambda index: bool(rotated[index]) and chunk is not None)
-    attention = attention_biased(config, read_attention(config, kv_heads=8, head_dim=128))
+    attention = attention_biased(config, grouped(config, kv_heads=8, head_dim=128))
     normed = replace(attention, qk_norm="shared", qk_norm_kind=Norm(affine=False))
     attention_of = [
         replace(
@@ -240,9 +257,7 @@ def llama4(config: Config) -> Architecture:
 def ernie4_5_moe(config: Config) -> Architecture:
     """ERNIE 4.5 MoE: mixtures from one layer to another, a correction bias in the router, tied embeddings."""
     config = assumed(config, moe_num_experts=64, moe_k=6, moe_intermediate_size=1536, moe_num_shared_experts=2)
-    config = assumed(
-        config, num_experts=config.integer("moe_num_experts"), num_experts_per_tok=config.integer("moe_k")
-    )
+    config = assumed(config, num_experts=config.integer("moe_num_experts"), num_experts_per_tok=config.integer("moe_k"))
     bias, width = config.flag("use_bias", default=False), config.integer("moe_intermediate_size")
     shared = width * config.integer("moe_num_shared_experts", low=0)
     experts = replace(read_experts(config, shared=shared), router_bias=True, shared_bias=bias)
@@ -253,7 +268,7 @@ def ernie4_5_moe(config: Config) -> Architecture:
         config.integer("moe_layer_interval", default=1),
     )
     halves = mixture(config, experts, lambda index: (index + 1) % every == 0 and first <= index <= last, bias=bias)
-    attention = biased(read_attention(config, kv_heads=4), qkv=bias, out=bias)
+    attention = biased(grouped(config, kv_heads=4), qkv=bias, out=bias)
     decoder = read_decoder(config, stack(halves, [attention] * len(halves)), Norm(), tied=True)
     return replace(decoder, head_bias=bias)
 
@@ -273,7 +288,7 @@ def glm4_moe(config: Config) -> Architecture:
     )
     experts = read_experts(config, shared=width * config.integer("n_shared_experts", low=0))
     wide = config.integer("hidden_size") // config.integer("num_attention_heads")  # 42 by default: no divisor
-    attention = read_attention(
+    attention = grouped(
         config, kv_heads=4 if sarvam else 8, head_dim={"solar_open": 128, "sarvam_moe": 64}.get(family) or wide
     )
     share = rotary_share(config, 0.5 if family == "glm4_moe" else 1.0)
@@ -287,12 +302,11 @@ def glm4_moe(config: Config) -> Architecture:
 
 def minimax_m2(config: Config) -> Architecture:
     """MiniMax M2: norms over all query heads and all key heads, half of each head rotated."""
-    if not config.flag("use_qk_norm", default=True):
-        raise config.error("use_qk_norm", "false is not understood here (understood: true)")
-    refuse(config, "shared_intermediate_size", 0)
+    refuse(config, "use_qk_norm", (True,))
+    refuse(config, "shared_intermediate_size", (0,))
     count = config.integer("num_local_experts", "num_experts", default=256)
     config = assumed(config, num_local_experts=count, num_experts_per_tok=8, intermediate_size=1536)
-    attention = replace(read_attention(config, kv_heads=8, head_dim=128), qk_norm="whole")
+    attention = replace(grouped(config, kv_heads=8, head_dim=128), qk_norm="whole")
     rotated = config.integer("rotary_dim", default=attention.rotary_dim)
     experts = read_experts(config, width="intermediate_size")
     layer = Layer(attention=replace(attention, rotary_dim=rotated), feed_forward=experts)
@@ -314,6 +328,7 @@ FAMILIES: dict[str, Callable[[Config], Architecture]] = {
     "ernie4_5_moe": ernie4_5_moe,
     "glm4_moe": glm4_moe,
     "solar_open": glm4_moe,
+    "qwen3_vl_moe_text": qwen3_vl_moe,
     "sarvam_moe": glm4_moe,
     "minimax_m2": minimax_m2,
 }

@@ -1,4 +1,4 @@
-"""Families that mix attention with state-space, gated linear recurrent or convolution layers."""
+"""Families that mix attention with state-space layers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from msgspec.structs import replace
 
 from flopmap.model.architecture import (
     Architecture,
-    Convolution,
+    Attention,
     Experts,
     FeedForward,
     Layer,
     Linear,
     Norm,
     Piece,
-    Recurrence,
+    Row,
     Vector,
 )
 from flopmap.model.config import MAX_LAYERS, Config
@@ -25,8 +25,6 @@ from flopmap.model.families.common import (
     read_attention,
     read_decoder,
     read_feed_forward,
-    rotary_share,
-    with_window,
     without_rotation,
 )
 from flopmap.model.families.mixers import (
@@ -207,6 +205,8 @@ def _nemotron_layer(config: Config, kind: str) -> Layer:
         return Layer(norms=1, pieces=mamba)
     if kind == FULL:
         attention = read_attention(config, kv_heads=key_heads(config, 8), head_dim=128)
+        if config.integer("attention_head_dim", default=attention.head_dim) != attention.head_dim:
+            raise config.error("attention_head_dim", f"is not head_dim {attention.head_dim}, which the class reads")
         return Layer(norms=1, attention=without_rotation(attention))
     bias, is_smooth = config.flag("mlp_bias", default=False), smooth(config, "mlp_hidden_act", "relu2")
     if kind == "mlp":
@@ -225,85 +225,142 @@ def _nemotron_layer(config: Config, kind: str) -> Layer:
     return Layer(norms=1, feed_forward=experts)
 
 
-def lfm2(config: Config) -> Architecture:
-    """LFM2: gated short convolutions and attention with norms on query and key heads; the width may be rounded."""
-    count = config.integer("num_hidden_layers", high=MAX_LAYERS)
-    attends = set(integers(config, "full_attn_idxs")) if config.has("full_attn_idxs") else set(range(count))
-    kinds = layer_kinds(config, ("conv", FULL), lambda index: FULL if index in attends else "conv")
-    width = config.integer("block_ff_dim", "intermediate_size", default=12_288)
-    if config.flag("block_auto_adjust_ff_dim", default=True):
-        width = 2 * width // 3
-        if "block_ffn_dim_multiplier" not in config.fields or config.has("block_ffn_dim_multiplier"):
-            width = int(config.number("block_ffn_dim_multiplier", default=1.0) * width)
-            multiple = config.integer("block_multiple_of", default=256)
-            width = -(-width // multiple) * multiple
-    feed_forward = FeedForward(width=width, gated=True)
-    return _lfm2(config, kinds, lambda _: feed_forward)
+def zamba(config: Config) -> Architecture:
+    """Zamba: Mamba-1 in every layer; some first run one attention block, whose weights all of them share.
 
-
-def lfm2_moe(config: Config) -> Architecture:
-    """LFM2 with mixtures after the first dense layers; the bias of the router's choice is a buffer."""
-    experts = Experts(
-        experts=config.integer("num_experts", default=32),
-        top_k=config.integer("num_experts_per_tok", default=4),
-        width=config.integer("moe_intermediate_size", default=1792),
+    That block reads the layer's row and the embedding beside each other; a matrix of the layer's own leads back. The
+    class ties blocks as it ties the head: where ``tie_word_embeddings`` is false, each has its own.
+    """
+    hidden = config.integer("hidden_size")
+    heads = config.integer("num_attention_heads", default=16)
+    smooth(config, "hidden_mamba_act", "silu")
+    mamba = state_space(
+        hidden,
+        expanded(config, "mamba_expand"),
+        state=config.integer("mamba_d_state", default=16),
+        rank=step_rank(config, "mamba_dt_rank"),
+        kernel=config.integer("mamba_d_conv", default=4),
+        bias=config.flag("mamba_proj_bias", default=False),
+        conv_bias=config.flag("mamba_conv_bias", default=True),
+        heads=_mamba_heads(config),
     )
-    dense = FeedForward(width=config.integer("intermediate_size", default=7168), gated=True)
-    first = config.integer("num_dense_layers", default=2, low=0)
-    kinds = layer_kinds(config, ("conv", FULL))
-    return _lfm2(config, kinds, lambda index: dense if index < first else experts)
-
-
-def _lfm2(config: Config, kinds: list[str], half: Callable[[int], FeedForward | Experts]) -> Architecture:
-    hidden, bias = config.integer("hidden_size"), config.flag("conv_bias", default=False)
-    attention = replace(read_attention(config, kv_heads=key_heads(config, 8)), qk_norm="shared")
-    convolution: tuple[Piece, ...] = (
-        Linear(name="mixer.in", d_in=hidden, d_out=3 * hidden, bias=bias),
-        Convolution(name="mixer.conv", channels=hidden, kernel=config.integer("conv_L_cache", default=3), bias=bias),
-        Vector(name="mixer.gates", parameters=0, width=2 * hidden),
-        Linear(name="mixer.out", d_in=hidden, d_out=hidden, bias=bias),
+    attention = _pair_attention(config, config.integer("attention_head_dim", default=2 * hidden // heads), 16)
+    feed_forward = read_feed_forward(config, "gelu")
+    attends = _every(config, "attn_layer", 6, 4)  # after a first three, of which the last attends
+    kinds = layer_kinds(
+        config,
+        (LINEAR, "hybrid"),
+        lambda index: "hybrid" if (attends(index - 3) if index > 2 else index == 2) else LINEAR,  # noqa: PLR2004
+    )
+    first = kinds.index("hybrid") if "hybrid" in kinds else 0
+    block, tied = (
+        Layer(attention=attention, feed_forward=feed_forward),
+        config.flag("tie_word_embeddings", default=True),
     )
     layers = tuple(
-        Layer(attention=attention, feed_forward=half(index))
-        if kind == FULL
-        else Layer(pieces=convolution, feed_forward=half(index))
+        _zamba_layer(hidden, mamba, block if kind == "hybrid" else None, shared=tied and index != first)
         for index, kind in enumerate(kinds)
     )
-    tied = config.flag("tie_embedding", default=config.flag("tie_word_embeddings", default=True))
-    return replace(read_decoder(config, layers, Norm()), tied=tied)
+    return read_decoder(config, layers, Norm(), tied=True)
 
 
-def recurrent_gemma(config: Config) -> Architecture:
-    """RecurrentGemma: two gated linear recurrent layers to one of windowed attention; the output has a bias."""
-    hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads", default=10)
-    attention = biased(read_attention(config), qkv=config.flag("attention_bias", default=False), out=True)
-    attention = replace(attention, rotary_dim=int(attention.head_dim * rotary_share(config, 0.5)))
-    width = config.integer("lru_width", default=hidden)
-    block = must_divide(config, "num_attention_heads", heads, width)
-    mixer: tuple[Piece, ...] = (
-        Linear(name="mixer.in", d_in=hidden, d_out=2 * width, bias=True),
-        Convolution(
-            name="mixer.conv", channels=width, kernel=config.integer("conv1d_width", default=4), bias=True
-        ),
-        Linear(name="mixer.gates", d_in=block, d_out=2 * width, bias=True),
-        Vector(name="mixer.decay", parameters=width, width=width),
-        Recurrence(name="mixer.state", elements=width, flop=6, exps=4),
-        Vector(name="mixer.gate_product", parameters=0, width=width),
-        Linear(name="mixer.out", d_in=width, d_out=hidden, bias=True),
+def _mamba_heads(config: Config) -> int:
+    heads = config.integer("n_mamba_heads", default=2)
+    must_divide(config, "n_mamba_heads", heads, expanded(config, "mamba_expand"))
+    return heads
+
+
+def _pair_attention(config: Config, head_dim: int, kv_heads: int | None) -> Attention:
+    """Attention over the layer's row and the embedding beside each other."""
+    hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
+    if config.integer("attention_hidden_size", default=2 * hidden) != 2 * hidden:
+        raise config.error("attention_hidden_size", f"must be twice hidden_size {hidden}")
+    absent = heads if "num_key_value_heads" in config.fields else kv_heads or heads
+    keys = config.integer("num_key_value_heads", default=absent)
+    must_divide(config, "num_key_value_heads", keys, heads)
+    return Attention(heads=heads, kv_heads=keys, head_dim=head_dim, value_dim=head_dim, input_width=2 * hidden)
+
+
+def _zamba_layer(
+    hidden: int, mamba: tuple[Piece, ...], block: Layer | None, *, shared: bool, adapters: tuple[Piece, ...] = ()
+) -> Layer:
+    """A Mamba layer under its norm, after the attention block where it has one."""
+    mixer = (Row(name="mixer.norm_in", norm=Norm(), width=hidden), *mamba)
+    if block is None:
+        return Layer(norms=0, pieces=mixer)
+    norm = Norm(affine=not shared)
+    own: tuple[Piece, ...] = (
+        Row(name="attention.norm", norm=norm, width=2 * hidden),
+        Row(name="mlp.norm", norm=norm, width=hidden),
+        *adapters,
+        Linear(name="block.out", d_in=hidden, d_out=hidden),
     )
-    feed_forward = FeedForward(
-        width=config.integer("intermediate_size") // 2, gated=True, bias=True, smooth=is_smooth(config, "gelu")
+    return replace(block, norms=0, pieces=(*own, *mixer), shared=shared)
+
+
+ZAMBA2 = "L" + 7 * "LLLLLH" + "LLLLHLLLHLL"  # the class's own pattern, of the 2.7B
+
+
+def zamba2(config: Config) -> Architecture:
+    """Zamba2: as Zamba with Mamba-2, several shared blocks by turns, and low-rank adapters of each layer's own."""
+    hidden = config.integer("hidden_size")
+    heads = config.integer("num_attention_heads", default=32)
+    mamba_heads = config.integer("n_mamba_heads", default=8)
+    mamba = state_space_heads(
+        hidden,
+        mamba_heads,
+        must_divide(config, "n_mamba_heads", mamba_heads, expanded(config, "mamba_expand")),
+        groups=config.integer("mamba_ngroups", default=1),
+        state=config.integer("mamba_d_state", default=64),
+        kernel=config.integer("mamba_d_conv", default=4),
+        bias=config.flag("add_bias_linear", default=False),
+        conv_bias=True,
     )
-    windowed = with_window(
-        Layer(attention=attention, feed_forward=feed_forward), config.integer("attention_window_size", default=2048)
+    attention = _pair_attention(config, 2 * hidden // heads, None)
+    if config.flag("use_mem_rope", default=False):
+        attention = replace(attention, rotary_dim=attention.head_dim)
+    width = config.integer("intermediate_size", default=4 * hidden)
+    bias = config.flag("add_bias_linear", default=False)
+    feed_forward = FeedForward(width=width, gated=True, bias=bias, smooth=is_smooth(config, "gelu"))
+    if not config.has("layers_block_type", "layer_types") and config.integer("num_hidden_layers") != len(ZAMBA2):
+        raise config.error("layers_block_type", f"is missing, and the class's pattern is of {len(ZAMBA2)} layers")
+    kinds = layer_kinds(config, (LINEAR, "hybrid"), lambda index: LINEAR if ZAMBA2[index] == "L" else "hybrid")
+    hybrids = [index for index, kind in enumerate(kinds) if kind == "hybrid"]
+    if config.has("hybrid_layer_ids") and integers(config, "hybrid_layer_ids") != hybrids:
+        raise config.error("hybrid_layer_ids", f"are not the hybrid layers {shown(hybrids)} of layers_block_type")
+    blocks = config.integer("num_mem_blocks", default=1)
+    block, adapters = Layer(attention=attention, feed_forward=feed_forward), _adapters(config, attention, width)
+    tied = config.flag("tie_word_embeddings", default=True)
+    own = set(hybrids[:blocks] if tied else hybrids)
+    size = sum(piece.d_in * piece.d_out for piece in adapters)
+    layers = []
+    for index, kind in enumerate(kinds):
+        if kind != "hybrid":
+            layers.append(_zamba_layer(hidden, mamba, None, shared=False))
+            continue
+        place = hybrids.index(index) % blocks  # an untied block holds the adapters of all layers that would share it
+        unused = 0 if tied else len(hybrids[place::blocks]) - 1
+        held = (Vector(name="adapters.unused", parameters=unused * size),) if unused else ()
+        layers.append(_zamba_layer(hidden, mamba, block, shared=index not in own, adapters=(*adapters, *held)))
+    return read_decoder(config, tuple(layers), Norm(), tied=True)
+
+
+def _adapters(config: Config, attention: Attention, width: int) -> tuple[Linear, ...]:
+    """Low-rank matrices beside those that layers share: always on the feed-forward, if asked for on attention."""
+    hidden, rank = config.integer("hidden_size"), config.integer("adapter_rank", default=128)
+    sides = [("mlp", hidden, 2 * width)]
+    if config.flag("use_shared_attention_adapter", default=False):
+        if attention.kv_heads != attention.heads:
+            raise config.error("use_shared_attention_adapter", "is not understood with fewer key heads than heads")
+        sides += [(f"attention.{name}", 2 * hidden, 2 * hidden) for name in ("q", "k", "v")]
+    return tuple(
+        piece
+        for name, d_in, d_out in sides
+        for piece in (
+            Linear(name=f"{name}.adapter_in", d_in=d_in, d_out=rank),
+            Linear(name=f"{name}.adapter_out", d_in=rank, d_out=d_out),
+        )
     )
-    kinds = {"recurrent": Layer(pieces=mixer, feed_forward=feed_forward), "attention": windowed}
-    pattern = config.strings("block_types") or ["recurrent", "recurrent", "attention"]
-    if set(pattern) - set(kinds):
-        raise config.error("block_types", f"{shown(pattern)} is not understood (understood: recurrent, attention)")
-    count = config.integer("num_hidden_layers", high=min(MAX_LAYERS, 100 * len(pattern)))
-    layers = tuple(kinds[pattern[index % len(pattern)]] for index in range(count))
-    return replace(read_decoder(config, layers, Norm(), tied=True), embedding_scaled=True, logits_capped=True)
 
 
 FAMILIES: dict[str, Callable[[Config], Architecture]] = {
@@ -312,7 +369,6 @@ FAMILIES: dict[str, Callable[[Config], Architecture]] = {
     "granitemoehybrid": granite,
     "falcon_h1": falcon_h1,
     "nemotron_h": nemotron_h,
-    "lfm2": lfm2,
-    "lfm2_moe": lfm2_moe,
-    "recurrent_gemma": recurrent_gemma,
+    "zamba": zamba,
+    "zamba2": zamba2,
 }

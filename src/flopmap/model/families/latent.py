@@ -6,15 +6,24 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from flopmap.model.architecture import Architecture, Experts, Indexer, LatentAttention, Layer, Norm, Row, Vector
-from flopmap.model.config import MAX_LAYERS
+from flopmap.model.architecture import (
+    Architecture,
+    Experts,
+    Indexer,
+    LatentAttention,
+    Layer,
+    Linear,
+    Norm,
+    Piece,
+    Row,
+    Vector,
+)
+from flopmap.model.config import MAX_LAYERS, Config
 from flopmap.model.families.common import is_smooth, read_decoder, read_feed_forward
 from flopmap.model.families.experts import assumed, kinds, layer_count, mixture, read_experts, refuse, stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from flopmap.model.config import Config
 
 INDEXED = "indexed_attention"
 
@@ -33,13 +42,10 @@ def latent_attention(config: Config) -> LatentAttention:
     )
 
 
-def routed_experts(config: Config, experts: int, chosen: int | None, width: int, shared: int = 1) -> Experts:
+def routed_experts(config: Config, experts: int, chosen: int, width: int, shared: int = 1) -> Experts:
     """Routed and shared experts under DeepSeek's names, with the class's own numbers where they are absent."""
-    config = assumed(config, moe_intermediate_size=width)
     count = config.integer("num_experts", "num_local_experts", "n_routed_experts", default=experts)
-    if chosen is not None:
-        config = assumed(config, num_experts_per_tok=chosen)
-    config = assumed(config, num_experts=count)
+    config = assumed(config, moe_intermediate_size=width, num_experts_per_tok=chosen, num_experts=count)
     together = config.integer("n_shared_experts", "num_shared_experts", default=shared, low=0)
     return read_experts(config, shared=config.integer("moe_intermediate_size") * together)
 
@@ -53,16 +59,17 @@ def after_dense(config: Config, experts: Experts, dense: int, attention: LatentA
 
 
 def deepseek_v2(config: Config) -> Architecture:
-    """DeepSeek V2: the lite form projects queries directly."""
-    refuse(config, "moe_layer_freq", 1)
-    config = assumed(config, q_lora_rank=1536)
-    experts = routed_experts(config, 64, None, 1407, shared=2)
+    """DeepSeek V2: the lite form projects queries directly. The class chooses no top-k; both released models have 6."""
+    refuse(config, "moe_layer_freq", (1,))
+    chosen = config.integer("num_experts_per_tok", default=6)
+    config = Config({"q_lora_rank": 1536, **config.fields, "num_experts_per_tok": chosen}, config.name)
+    experts = routed_experts(config, 64, chosen, 1407, shared=2)
     return read_decoder(config, after_dense(config, experts, 0, latent_attention(config)), Norm())
 
 
 def deepseek_v3(config: Config) -> Architecture:
     """DeepSeek V3, R1 and Kimi K2: three dense layers, then one shared and eight of many routed experts."""
-    refuse(config, "moe_layer_freq", 1)
+    refuse(config, "moe_layer_freq", (1,))
     config = assumed(config, q_lora_rank=1536)
     config = assumed(config, mlp_bias=False)
     layers = after_dense(config, routed_experts(config, 256, 8, 2048), 3, latent_attention(config))
@@ -122,7 +129,7 @@ def dense_latent(config: Config) -> Architecture:
 
 def sparse_latent(config: Config) -> Architecture:
     """DeepSeek V3.2 and GLM 5: an indexer picks the tokens that a query attends to; GLM's may serve several layers."""
-    refuse(config, "moe_layer_freq", 1)
+    refuse(config, "moe_layer_freq", (1,))
     glm = config.string("model_type") == "glm_moe_dsa"
     wide = {"q_lora_rank": 2048, "qk_nope_head_dim": 192, "v_head_dim": 256, "index_n_heads": 32}
     config = assumed(config, **(wide if glm else {"q_lora_rank": 1536, "index_n_heads": 64}))
@@ -178,10 +185,13 @@ def longcat_flash(config: Config) -> Architecture:
         top_k=config.integer("moe_topk", "num_experts_per_tok", default=12),
         width=width,
         smooth=is_smooth(config, "silu"),
-        router_bias=config.flag("router_bias", default=False),
     )
+    refuse(config, "router_bias", (False,))
+    refuse(config, "zero_expert_type", ("identity",))
     attention, dense = latent_attention(config), read_feed_forward(config)
-    held = (Vector(name="moe.idle_experts", parameters=idle * hidden * (2 * width + 1)),)
+    held: tuple[Piece, ...] = (Vector(name="moe.idle_experts", parameters=idle * hidden * 2 * width),)
+    if idle:
+        held = (*held, Linear(name="moe.idle_router", d_in=hidden, d_out=idle))
     pair = (
         Layer(attention=attention, feed_forward=mixed, pieces=held),
         Layer(feed_forward=dense, norms=0),

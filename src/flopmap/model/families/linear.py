@@ -21,7 +21,7 @@ from flopmap.model.architecture import (
     Row,
     Vector,
 )
-from flopmap.model.config import Config
+from flopmap.model.config import MAX_LAYERS, Config
 from flopmap.model.families.common import (
     biased,
     is_smooth,
@@ -36,12 +36,14 @@ from flopmap.model.families.mixers import (
     FULL,
     LINEAR,
     SCALAR_DECAY_FLOP,
+    SLIDING,
     gated_delta,
     integers,
     key_heads,
     layer_kinds,
     must_divide,
     refuse,
+    with_defaults,
 )
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ def qwen3_next(config: Config) -> Architecture:
 
     def half(index: int) -> Half:
         if experts is None or index in dense or (index + 1) % every:
-            return replace(read_feed_forward(_with(config, "intermediate_size", 5632)))
+            return read_feed_forward(with_defaults(config, intermediate_size=5632))
         return experts
 
     return _qwen(config, half, kv_heads=2)
@@ -66,25 +68,29 @@ def qwen3_next(config: Config) -> Architecture:
 def qwen3_5(config: Config) -> Architecture:
     """Qwen 3.5 (text): as Qwen3-Next with dense feed-forwards."""
     refuse(config, "num_experts")
-    feed_forward = read_feed_forward(_with(config, "intermediate_size", 12_288))
+    config = with_defaults(
+        config,
+        hidden_size=4096,
+        intermediate_size=12_288,
+        num_hidden_layers=32,
+        num_attention_heads=16,
+        vocab_size=248_320,
+    )
+    feed_forward = read_feed_forward(config)
     return _qwen(config, lambda _: feed_forward, kv_heads=4)
 
 
 def qwen3_5_moe(config: Config) -> Architecture:
     """Qwen 3.5 (text) with mixtures in every layer."""
     refuse(config, "mlp_only_layers")
+    config = with_defaults(config, hidden_size=2048, num_hidden_layers=40, num_attention_heads=16, vocab_size=248_320)
     experts = _qwen_experts(config, top_k=8, experts=256)
     if experts is None:
         raise config.error("num_experts", "0 is not understood in a qwen3_5_moe config")
     return _qwen(config, lambda _: experts, kv_heads=2)
 
 
-def _with(config: Config, field: str, default: int) -> Config:
-    """The config with the class's own default for a field."""
-    return Config({field: default, **config.fields}, config.name)
-
-
-def _qwen_experts(config: Config, *, top_k: int, experts: int) -> Experts | None:
+def _qwen_experts(config: Config, *, top_k: int, experts: int, gate: bool = True) -> Experts | None:
     count = config.integer("num_experts", default=experts, low=0)
     if not count:
         return None
@@ -94,7 +100,7 @@ def _qwen_experts(config: Config, *, top_k: int, experts: int) -> Experts | None
         width=config.integer("moe_intermediate_size", default=512),
         smooth=is_smooth(config, "silu"),
         shared_width=config.integer("shared_expert_intermediate_size", default=512),
-        shared_gate=True,
+        shared_gate=gate,
     )
 
 
@@ -144,6 +150,26 @@ def _delta_of(config: Config, *, key_heads: int, value_heads: int, key_dim: int,
     )
 
 
+def lara_mini(config: Config) -> Architecture:
+    """Lara Mini: gated delta nets, windowed and full attention in a pattern of five; no gates, a tied head."""
+    bias = config.flag("attention_bias", default=False)
+    attention = biased(read_attention(config, kv_heads=4, head_dim=128), qkv=bias, out=bias)
+    attention = replace(attention, qk_norm="shared")
+    slides = replace(attention, window=config.integer("sliding_window", default=512))
+    delta = _delta_of(config, key_heads=8, value_heads=16, key_dim=128, value_dim=128)
+    experts = _qwen_experts(config, top_k=4, experts=128, gate=False)
+    if experts is None:
+        raise config.error("num_experts", "0 is not understood in a lara_mini config")
+    mixers = {
+        LINEAR: Layer(pieces=delta, feed_forward=experts),
+        SLIDING: Layer(attention=slides, feed_forward=experts),
+        FULL: Layer(attention=attention, feed_forward=experts),
+    }
+    pattern = (LINEAR, SLIDING, LINEAR, FULL, SLIDING)
+    kinds = layer_kinds(config, tuple(mixers), lambda index: pattern[index % len(pattern)])
+    return read_decoder(config, tuple(mixers[kind] for kind in kinds), Norm(), tied=True)
+
+
 def olmo_hybrid(config: Config) -> Architecture:
     """OLMo Hybrid: gated delta nets of keys of three quarters; a norm over all query heads; rotary only if given."""
     heads, hidden = config.integer("num_attention_heads"), config.integer("hidden_size")
@@ -155,7 +181,7 @@ def olmo_hybrid(config: Config) -> Architecture:
     key_dim = config.integer("linear_key_head_dim", default=key_dim)
     delta = _delta_of(config, key_heads=heads, value_heads=heads, key_dim=key_dim, value_dim=2 * key_dim)
     feed_forward = read_feed_forward(config)
-    last = config.integer("num_hidden_layers") - 1
+    last = config.integer("num_hidden_layers", high=MAX_LAYERS) - 1
     default = {index: FULL if index % 4 == 3 or index == last < 3 else LINEAR for index in range(last + 1)}  # noqa: PLR2004
     kinds = layer_kinds(config, (LINEAR, FULL), default.__getitem__)
     mixers = {
@@ -199,15 +225,7 @@ def kimi_linear(config: Config) -> Architecture:
     refuse(table, "use_full_rank_gate")
     if config.integer("moe_layer_freq", default=1) != 1:
         raise config.error("moe_layer_freq", "only 1 is understood in a kimi_linear config")
-    attention = LatentAttention(
-        heads=config.integer("num_attention_heads"),
-        query_rank=config.optional("q_lora_rank"),
-        latent=config.integer("kv_lora_rank", default=512),
-        nope_dim=config.integer("qk_nope_head_dim", default=128),
-        rope_dim=config.integer("qk_rope_head_dim", default=64),
-        value_dim=config.integer("v_head_dim", default=128),
-        bias=config.flag("attention_bias", default=False),
-    )
+    attention = replace(_kimi_attention(config), rotated=False)
     delta = _kimi_delta(
         hidden,
         heads=table.integer("num_heads", default=config.integer("linear_num_heads", default=32)),
@@ -217,23 +235,59 @@ def kimi_linear(config: Config) -> Architecture:
     full = {index - 1 for index in integers(table, "full_attn_layers")}
     default = full.__contains__ if full else lambda index: index > 0 and index % 4 == 0
     kinds = layer_kinds(config, (LINEAR, FULL), lambda index: FULL if default(index) else LINEAR)
-    sparse, experts, dense = _kimi_sparse(config, len(kinds)), _kimi_experts(config), read_feed_forward(config)
-    layers = tuple(
-        Layer(
-            attention=attention if kind == FULL else None,
-            pieces=() if kind == FULL else delta,
-            feed_forward=experts if sparse[index] else dense,
-        )
-        for index, kind in enumerate(kinds)
-    )
+    layers = _kimi_layers(config, kinds, Layer(attention=attention), Layer(pieces=delta), dense=1)
     return replace(read_decoder(config, layers, Norm()), tied=False)  # the class knows no tied head
 
 
-def _kimi_sparse(config: Config, count: int) -> list[bool]:
+def bailing_hybrid(config: Config) -> Architecture:
+    """Ling 3: five delta nets with full-rank decay and gate to a rotated latent attention with a gate a head."""
+    hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
+    attention = _kimi_attention(config)
+    gate = (
+        Linear(name="attention.gate", d_in=hidden, d_out=heads),
+        Vector(name="attention.gate_product", parameters=0, width=heads * attention.value_dim),
+    )
+    delta = _kimi_delta(
+        hidden,
+        heads=config.integer("linear_num_heads", default=heads),
+        head_dim=config.integer("linear_head_dim", "head_dim", default=128),
+        kernel=config.integer("linear_conv_kernel_dim", "short_conv_kernel_size", default=4),
+        waist=False,
+    )
+    every = config.integer("layer_group_size", default=6)
+    kinds = layer_kinds(config, (LINEAR, FULL), lambda index: LINEAR if (index + 1) % every else FULL)
+    layers = _kimi_layers(config, kinds, Layer(attention=attention, pieces=gate), Layer(pieces=delta), dense=2)
+    return replace(read_decoder(config, layers, Norm()), tied=False)
+
+
+def _kimi_attention(config: Config) -> LatentAttention:
+    return LatentAttention(
+        heads=config.integer("num_attention_heads"),
+        query_rank=config.optional("q_lora_rank"),
+        latent=config.integer("kv_lora_rank", default=512),
+        nope_dim=config.integer("qk_nope_head_dim", default=128),
+        rope_dim=config.integer("qk_rope_head_dim", default=64),
+        value_dim=config.integer("v_head_dim", default=128),
+        bias=config.flag("attention_bias", default=False),
+    )
+
+
+def _kimi_layers(config: Config, kinds: list[str], full: Layer, delta: Layer, *, dense: int) -> tuple[Layer, ...]:
+    """The layers with their feed-forwards: the first ``dense``, or those that the config lists, have no experts."""
+    sparse = _kimi_sparse(config, len(kinds), dense)
+    experts, wide = _kimi_experts(config), read_feed_forward(config)
+    return tuple(
+        replace(full if kind == FULL else delta, feed_forward=experts if mixture else wide)
+        for kind, mixture in zip(kinds, sparse, strict=True)
+    )
+
+
+def _kimi_sparse(config: Config, count: int, dense: int) -> list[bool]:
     """Which layers are mixtures: all but the first, or as the config lists them."""
     kinds = config.strings("mlp_layer_types")
     if not kinds:
-        return [index >= config.integer("first_k_dense_replace", default=1, low=0) for index in range(count)]
+        first = config.integer("first_k_dense_replace", default=dense, low=0)
+        return [index >= first for index in range(count)]
     if len(kinds) != count or set(kinds) - {"dense", "sparse"}:
         raise config.error("mlp_layer_types", f"{count} entries of dense or sparse are needed")
     return [kind == "sparse" for kind in kinds]
@@ -250,19 +304,26 @@ def _kimi_experts(config: Config) -> Experts:
     )
 
 
-def _kimi_delta(hidden: int, *, heads: int, head_dim: int, kernel: int) -> tuple[Piece, ...]:
-    """Kimi delta attention: decay and output gate come through a waist of one head."""
+def _kimi_delta(hidden: int, *, heads: int, head_dim: int, kernel: int, waist: bool = True) -> tuple[Piece, ...]:
+    """Kimi delta attention: decay and output gate come through a ``waist`` of one head, or straight."""
     width = heads * head_dim
+    decay, gate = (
+        (
+            Linear(name=f"mixer.{name}_a", d_in=hidden, d_out=head_dim),
+            Linear(name=f"mixer.{name}_b", d_in=head_dim, d_out=width),
+        )
+        if waist
+        else (Linear(name=f"mixer.{name}", d_in=hidden, d_out=width),)
+        for name in ("decay_row", "gate_row")
+    )
     return (
         Linear(name="mixer.qkv", d_in=hidden, d_out=3 * width),
         Linear(name="mixer.b", d_in=hidden, d_out=heads),
         Convolution(name="mixer.conv", channels=3 * width, kernel=kernel),
-        Linear(name="mixer.decay_a", d_in=hidden, d_out=head_dim),
-        Linear(name="mixer.decay_b", d_in=head_dim, d_out=width),
+        *decay,
         Vector(name="mixer.decay", parameters=width + heads, width=width),
         Recurrence(name="mixer.state", elements=width * head_dim, flop=DELTA_FLOP),
-        Linear(name="mixer.gate_a", d_in=hidden, d_out=head_dim),
-        Linear(name="mixer.gate_b", d_in=head_dim, d_out=width),
+        *gate,
         Row(name="mixer.norm", norm=Norm(), width=width, norm_width=head_dim),
         Vector(name="mixer.gate", parameters=0, width=width),
         Linear(name="mixer.out", d_in=width, d_out=hidden),
@@ -273,6 +334,8 @@ FAMILIES: dict[str, Callable[[Config], Architecture]] = {
     "qwen3_next": qwen3_next,
     "qwen3_5_text": qwen3_5,
     "qwen3_5_moe_text": qwen3_5_moe,
+    "bailing_hybrid": bailing_hybrid,
+    "lara_mini": lara_mini,
     "olmo_hybrid": olmo_hybrid,
     "minimax": minimax,
     "kimi_linear": kimi_linear,

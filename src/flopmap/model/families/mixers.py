@@ -12,7 +12,7 @@ from flopmap.quantity import shown
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LINEAR, FULL = "linear_attention", "full_attention"
+LINEAR, FULL, SLIDING = "linear_attention", "full_attention", "sliding_attention"
 RENAMED = {"mamba": LINEAR, "attention": FULL}  # what transformers 4 called them
 # vector FLOP an element of the state and token: decay, update, and the product that reads the output
 SELECTIVE_FLOP = 6  # the decay of each element is its own exponential
@@ -20,7 +20,7 @@ SCALAR_DECAY_FLOP = 5  # one decay a head
 DELTA_FLOP = 7  # what the state already holds for the key is read first
 
 
-def state_space(  # noqa: PLR0913 - as many as a mixer has
+def state_space(
     hidden: int,
     inner: int,
     *,
@@ -51,7 +51,7 @@ def state_space(  # noqa: PLR0913 - as many as a mixer has
     )
 
 
-def state_space_heads(  # noqa: PLR0913 - as many as a mixer has
+def state_space_heads(
     hidden: int,
     heads: int,
     head_dim: int,
@@ -78,7 +78,7 @@ def state_space_heads(  # noqa: PLR0913 - as many as a mixer has
     )
 
 
-def gated_delta(  # noqa: PLR0913 - as many as a mixer has
+def gated_delta(
     hidden: int, *, key_heads: int, value_heads: int, key_dim: int, value_dim: int, kernel: int
 ) -> tuple[Piece, ...]:
     """A gated delta net: the state of a value head is a matrix of a key by a value."""
@@ -113,6 +113,11 @@ def layer_kinds(
     return kinds
 
 
+def with_defaults(config: Config, **defaults: int) -> Config:
+    """The config with the class's own values for what a nested text model leaves out when it equals them."""
+    return Config({**defaults, **config.fields}, config.name)
+
+
 def smooth(config: Config, field: str, default: str) -> bool:
     """Whether the activation that a field names has an exponential."""
     name = config.string(field, default=default)
@@ -135,7 +140,10 @@ def step_rank(config: Config, field: str) -> int:
 
 def expanded(config: Config, field: str) -> int:
     """The inner width of a mixer: twice the hidden width by default."""
-    return int(config.number(field, default=2) * config.integer("hidden_size"))
+    inner = int(config.number(field, default=2) * config.integer("hidden_size"))
+    if not inner:
+        raise config.error(field, f"{shown(config.fields[field])} leaves no inner width")
+    return inner
 
 
 def integers(config: Config, field: str) -> list[int]:

@@ -45,10 +45,11 @@ def attention_of(config: Config, *, qkv: str = "", out: str = "", rotary: float 
     """Grouped attention; ``qkv`` and ``out`` name the flags of its biases, ``rotary`` is the share that is rotated."""
     attention = read_attention(config)
     attention = replace(attention, rotary_dim=int(attention.head_dim * rotary_share(config, rotary)))
-    return biased(attention, qkv=_flag(config, qkv), out=_flag(config, out))
+    return biased(attention, qkv=flag_of(config, qkv), out=flag_of(config, out))
 
 
-def _flag(config: Config, name: str) -> bool:
+def flag_of(config: Config, name: str) -> bool:
+    """Whether a flag is set; no name is no."""
     return bool(name) and config.flag(name, default=False)
 
 
@@ -87,12 +88,12 @@ def llama_like(config: Config) -> Architecture:
 
 def gated(config: Config, bias: str = "") -> FeedForward:
     """The usual gated feed-forward; ``bias`` names the flag of its biases."""
-    return read_feed_forward(config, bias=_flag(config, bias))
+    return read_feed_forward(config, bias=flag_of(config, bias))
 
 
 def ungated(config: Config, bias: str = "", *, activation: str = "relu2") -> FeedForward:
     """A feed-forward of two matrices; ``bias`` names the flag of its biases."""
-    return read_feed_forward(config, activation, gated=False, bias=_flag(config, bias))
+    return read_feed_forward(config, activation, gated=False, bias=flag_of(config, bias))
 
 
 def olmo(config: Config) -> Architecture:
@@ -308,7 +309,7 @@ def ministral3(config: Config) -> Architecture:
 
 def stablelm(config: Config) -> Architecture:
     """StableLM 2: LayerNorms, a quarter of a head rotated, options for a parallel block and a norm on each head."""
-    config = absent(_without(config, "head_dim"), num_key_value_heads=32)
+    config = absent(without(config, "head_dim"), num_key_value_heads=32)
     attention = attention_of(config, qkv="use_qkv_bias", rotary=0.25)
     if config.flag("qk_layernorm", default=False):
         attention = replace(attention, qk_norm="per-head", qk_norm_kind=Norm(kind="layer"))
@@ -316,7 +317,7 @@ def stablelm(config: Config) -> Architecture:
     return unwindowed(config, Layer(attention=attention, feed_forward=gated(config), norms=norms), LAYER_NORM)
 
 
-def _without(config: Config, *names: str) -> Config:
+def without(config: Config, *names: str) -> Config:
     """The config without fields that its class does not read."""
     return Config({name: value for name, value in config.fields.items() if name not in names}, config.name)
 
@@ -329,17 +330,7 @@ def starcoder2(config: Config) -> Architecture:
     return stack(config, layer, LAYER_NORM)
 
 
-def nanochat(config: Config) -> Architecture:
-    """nanochat: norms without weights, one after the embedding and on heads too, capped logits."""
-    norm = Norm(affine=False)
-    attention = attention_of(config, qkv="attention_bias", out="attention_bias")
-    attention = replace(attention, qk_norm="shared", qk_norm_kind=norm)
-    decoder = unwindowed(config, Layer(attention=attention, feed_forward=ungated(config)), norm)
-    before = (Row(name="embedding.norm", norm=norm, width=decoder.hidden),)
-    return replace(decoder, before=before, logits_capped=_capped(config, "final_logit_softcapping"))
-
-
-def _capped(config: Config, name: str) -> bool:
+def is_capped(config: Config, name: str) -> bool:
     """Whether a soft cap is there: unless its field is null."""
     return name not in config.fields or config.has(name)
 
@@ -356,31 +347,6 @@ def jais2(config: Config) -> Architecture:
     config = absent(config, attention_bias=True, mlp_bias=True)
     attention = attention_of(config, qkv="attention_bias", out="attention_bias")
     return unwindowed(config, Layer(attention=attention, feed_forward=ungated(config, "mlp_bias")), LAYER_NORM)
-
-
-def persimmon(config: Config) -> Architecture:
-    """Persimmon: LayerNorms on heads too, biases, half of a head rotated, no gate, as many key heads as query heads."""
-    config = _without(config, "num_key_value_heads", "head_dim")
-    attention = biased(attention_of(config, rotary=0.5), qkv=True, out=True)
-    if config.flag("qk_layernorm", default=True):
-        attention = replace(attention, qk_norm="shared", qk_norm_kind=LAYER_NORM)
-    feed_forward = read_feed_forward(config, "relu2", gated=False, bias=True)
-    return unwindowed(config, Layer(attention=attention, feed_forward=feed_forward), LAYER_NORM)
-
-
-def internlm3(config: Config) -> Architecture:
-    """InternLM 3: Llama with heads of 128 and two key heads; its two flags of biases must agree."""
-    config = absent(renamed(config, qkv_bias="attention_bias", bias="mlp_bias"), num_key_value_heads=2, head_dim=128)
-    if _flag(config, "attention_bias") != _flag(config, "mlp_bias"):
-        raise config.error("qkv_bias", "differs from bias, which the class does not support")
-    return llama_like(config)
-
-
-def iquestcoder(config: Config) -> Architecture:
-    """IQuest-Coder: Llama with heads of 128 and eight key heads."""
-    if config.has("clip_qkv") or _flag(config, "use_sliding_window"):
-        raise config.error("clip_qkv", "clipping and windows are not understood, nor does the class support them")
-    return llama_like(absent(config, num_key_value_heads=8, head_dim=128))
 
 
 FAMILIES: dict[str, Callable[[Config], Architecture]] = {
@@ -401,17 +367,13 @@ FAMILIES: dict[str, Callable[[Config], Architecture]] = {
     "helium": helium,
     "hunyuan_v1_dense": hunyuan,
     "hyperclovax": hyperclovax,
-    "internlm3": internlm3,
-    "iquestcoder": iquestcoder,
     "jais2": jais2,
     "ministral": ministral,
     "ministral3": ministral3,
-    "nanochat": nanochat,
     "nemotron": nemotron,
     "olmo": olmo,
     "olmo2": olmo2,
     "olmo3": olmo3,
-    "persimmon": persimmon,
     "seed_oss": seed_oss,
     "smollm3": smollm3,
     "stablelm": stablelm,

@@ -6,10 +6,18 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from flopmap.model.architecture import Architecture, FeedForward, Layer, Linear, Norm, Recurrence, Row, Vector
+from flopmap.model.architecture import Architecture, FeedForward, Layer, Linear, Norm, Piece, Recurrence, Row, Vector
 from flopmap.model.config import MAX_LAYERS, Config
 from flopmap.model.families.common import read_decoder
-from flopmap.model.families.mixers import expanded, smooth, state_space, state_space_heads, step_rank
+from flopmap.model.families.mixers import (
+    SCALAR_DECAY_FLOP,
+    expanded,
+    must_divide,
+    smooth,
+    state_space,
+    state_space_heads,
+    step_rank,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,9 +93,48 @@ def rwkv(config: Config) -> Architecture:
     return replace(decoder, before=(Row(name="first_norm", norm=norm, width=hidden),))
 
 
+def xlstm(config: Config) -> Architecture:
+    """XLSTM: a matrix memory a head with exponential gates, a normaliser, a stabiliser; the LM head is never tied."""
+    hidden = config.integer("hidden_size", "embedding_dim")
+    if config.integer("embedding_dim", default=hidden) != hidden:
+        raise config.error("embedding_dim", f"must be hidden_size {hidden}")
+    bias = config.flag("use_bias", default=False)
+    width = config.number("ffn_proj_factor", default=2.667) * hidden
+    multiple = config.integer("ffn_round_up_to_multiple_of", default=64)
+    width = int((width + multiple - 1) // multiple * multiple)
+    layer = Layer(
+        pieces=_matrix_memory(config, hidden, bias=bias),
+        feed_forward=FeedForward(width=width, gated=True, bias=bias),
+    )
+    count = config.integer("num_blocks", "num_hidden_layers", high=MAX_LAYERS)
+    fields = {**config.fields, "hidden_size": hidden, "tie_word_embeddings": False}
+    decoder = read_decoder(Config(fields, config.name), (layer,) * count, Norm())
+    return replace(decoder, logits_capped=True)
+
+
+def _matrix_memory(config: Config, hidden: int, *, bias: bool) -> tuple[Piece, ...]:
+    heads = config.integer("num_heads", default=8)
+    keys = int(hidden * config.number("qk_dim_factor", default=0.5))
+    values = int(hidden * config.number("v_dim_factor", default=1.0))
+    must_divide(config, "num_heads", heads, values)
+    key_dim = must_divide(config, "num_heads", heads, keys)
+    biases = (Vector(name="norms.bias", parameters=2 * hidden, width=2 * hidden),) if bias else ()
+    return (
+        *biases,  # of the two norms of the layer
+        Linear(name="mixer.qkvo", d_in=hidden, d_out=2 * keys + 2 * values, bias=bias),
+        Linear(name="mixer.gates", d_in=hidden, d_out=2 * heads, bias=True),
+        Recurrence(name="mixer.state", elements=key_dim * values, flop=SCALAR_DECAY_FLOP),
+        Recurrence(name="mixer.normaliser", elements=keys + heads, flop=SCALAR_DECAY_FLOP),
+        Row(name="mixer.norm", norm=Norm(kind="layer", bias=bias), width=values),
+        Vector(name="mixer.gate", parameters=0, width=values),
+        Linear(name="mixer.out", d_in=values, d_out=hidden, bias=bias),
+    )
+
+
 FAMILIES: dict[str, Callable[[Config], Architecture]] = {
     "mamba": mamba,
     "falcon_mamba": falcon_mamba,
     "mamba2": mamba2,
     "rwkv": rwkv,
+    "xlstm": xlstm,
 }
