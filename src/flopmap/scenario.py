@@ -38,6 +38,7 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True):
     activations: Format
     weights: Format
     kv: Format
+    state: Format
     math: str
     activation_math: str
     stored: dict[str, float] = {}
@@ -164,6 +165,7 @@ def _precision(request: Request, book: Book, checkpoint: Checkpoint, machine: Ma
         activations=activations,
         weights=weights,
         kv=kv,
+        state=book.record(Format, checkpoint.state_dtype) if checkpoint.state_dtype else activations,
         math=native or math,
         activation_math=math,
         stored=stored,

@@ -14,7 +14,7 @@ from tests.cli.support import TINY, flopmap, refused, text, write_config
 
 COUNT = len(INDEX)
 ACTIVATIONS = "relu, relu2, silu, swish, gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, gelu_tanh, quick_gelu"
-HEADS = "names that end in ForCausalLM, ForConditionalGeneration, LMHeadModel"
+HEADS = "names that end in ForCausalLM, ForConditionalGeneration, GenerationDecoder, LMHeadModel, ModelWithLMHead"
 RANGE = "(accepted: 1 to 2147483647)"
 DIGITS = 10**299  # written with 300 digits
 

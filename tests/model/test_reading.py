@@ -140,7 +140,7 @@ def test_a_nested_text_model_is_read_from_inside() -> None:
     outer = {"model_type": "some_vision_model", "text_config": inner, "vision_config": {"hidden_size": 7}}
     nested = from_config(outer, "a")
     assert same(nested, from_config(inner, "a"))
-    assert nested.not_counted == ("vision_config (only the text decoder is counted)",)
+    assert nested.not_counted == ("vision_config of a 'some_vision_model' (only its text model is counted)",)
 
 
 def test_a_nested_text_model_may_leave_its_type_and_ties_to_the_outside() -> None:

@@ -194,8 +194,9 @@ def test_elementwise_parameters_are_held_and_applied(book: Book) -> None:
     assert spent["vector"] == 7 * 100
     assert spent["activations"] == 2 * 7 * 100 * 3
     assert spent["launches"] == 1
-    # held and not used: no row, no launch
-    assert cost(book, "elementwise", t=7, norm_width=40, width=0, act_bytes=3)["launches"] == 0
+    # held and not used: not read, no launch
+    idle = cost(book, "elementwise", t=7, norm_width=40, width=0, act_bytes=3)
+    assert (idle["parameters"], idle["resident"], idle["weights"], idle["launches"]) == (40, 120, 0, 0)
     only = cost(book, "elementwise", {"gemm-bytes": "weights"}, t=7, norm_width=40, width=100, act_bytes=3)
     assert only["activations"] == 0
 

@@ -58,7 +58,7 @@ def _formats(precision: Precision, weights: str, book: Book) -> dict[str, float]
     """Bytes of an element by symbol, for an op whose matrix is stored as ``weights`` or as ``activations``."""
     stored = precision.weights if weights == "weights" else precision.activations
     by_symbol = {"weight_bytes": stored, "act_bytes": precision.activations, "kv_bytes": precision.kv}
-    by_symbol["state_bytes"] = precision.activations
+    by_symbol["state_bytes"] = precision.state
     return {symbol: element_bytes(stored_as, book) for symbol, stored_as in by_symbol.items()}
 
 

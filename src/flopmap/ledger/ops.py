@@ -193,13 +193,14 @@ def _latent_attention(attention: LatentAttention, hidden: int, phases: tuple[Pha
         ("nope_dim", attention.nope_dim),
         ("value_dim", attention.value_dim),
     )
-    yield Op(name="attention.latent_write", op_class="latent-write", shapes=shapes)
+    window, suffix = attention.window, f"[window {attention.window}]" if attention.window else ""
+    yield Op(name=f"attention.latent_write{suffix}", op_class="latent-write", shapes=shapes, window=window)
     if attention.indexer:
         yield from _indexer(attention.indexer, hidden, phases)
-    chosen, suffix = attention.selected, f"[best {attention.selected}]" if attention.selected else ""
+    suffix = suffix or (f"[best {attention.selected}]" if attention.selected else "")
     for phase in phases:
         name, op_class = f"attention.{phase}{suffix}", f"{phase}-latent-attention"
-        yield Op(name=name, op_class=op_class, shapes=shapes, phase=phase, window=chosen)
+        yield Op(name=name, op_class=op_class, shapes=shapes, phase=phase, window=window or attention.selected)
     yield _gemm("attention.out", heads * attention.value_dim, hidden, bias=attention.bias)
 
 
@@ -248,10 +249,10 @@ def _experts(experts: Experts, hidden: int) -> Iterator[Op]:
     """Router, routed experts, shared experts, and the weighted sum of what they give."""
     if experts.router:
         router = (("d_in", hidden), ("experts", experts.experts), ("bias", int(experts.router_bias)))
-        yield Op(name="moe.router", op_class="moe-router", shapes=router)
+        yield Op(name=f"{experts.name}.router", op_class="moe-router", shapes=router)
     inner = experts.latent or hidden
     if experts.latent:
-        yield _gemm("moe.latent_in", hidden, inner, bias=experts.shared_bias)
+        yield _gemm(f"{experts.name}.latent_in", hidden, inner, bias=experts.shared_bias)
     shapes = (
         ("d_in", inner),
         ("width", experts.width),
@@ -260,27 +261,27 @@ def _experts(experts: Experts, hidden: int) -> Iterator[Op]:
         ("gated", int(experts.gated)),
         ("bias", int(experts.bias)),
     )
-    yield Op(name="moe.experts", op_class="moe-experts", shapes=shapes, weights="weights")
+    yield Op(name=f"{experts.name}.experts", op_class="moe-experts", shapes=shapes, weights="weights")
     routed = experts.top_k * experts.width
-    yield _activation("moe.activation", routed, gated=experts.gated, smooth=experts.smooth)
+    yield _activation(f"{experts.name}.activation", routed, gated=experts.gated, smooth=experts.smooth)
     if experts.shared_width:
         shared = FeedForward(
             width=experts.shared_width, gated=experts.gated, bias=experts.shared_bias, smooth=experts.smooth
         )
-        yield from _feed_forward("moe.shared", shared, hidden)
+        yield from _feed_forward(f"{experts.name}.shared", shared, hidden)
     if experts.shared_gate:
-        yield _gemm("moe.shared_gate", hidden, 1)
-    yield _elementwise("moe.combine", "residual", experts.top_k * inner)
+        yield _gemm(f"{experts.name}.shared_gate", hidden, 1)
+    yield _elementwise(f"{experts.name}.combine", "residual", experts.top_k * inner)
     if experts.latent:
-        yield _gemm("moe.latent_out", inner, hidden, bias=experts.shared_bias)
+        yield _gemm(f"{experts.name}.latent_out", inner, hidden, bias=experts.shared_bias)
 
 
 def _piece(piece: Piece) -> Op:
     """The op of what is no part of the usual blocks."""
     if isinstance(piece, Linear):
         if piece.head:
-            shapes = (("d_in", piece.d_in), ("d_out", piece.d_out), ("bias", int(piece.bias)), ("stored", 1))
-            return Op(name=piece.name, op_class="lm-head", shapes=shapes)
+            head = (("d_in", piece.d_in), ("d_out", piece.d_out), ("bias", int(piece.bias)), ("stored", 1))
+            return Op(name=piece.name, op_class="lm-head", shapes=head)
         op = _gemm(piece.name, piece.d_in, piece.d_out, bias=piece.bias)
         return msgspec.structs.replace(op, op_class="shared-gemm") if piece.shared else op
     if isinstance(piece, Row):

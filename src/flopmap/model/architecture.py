@@ -101,7 +101,7 @@ class LatentAttention(msgspec.Struct, frozen=True, kw_only=True):
     ``rope_dim`` with rotation; the rotated part of the key is one for all heads and is cached beside the latent (as it
     is where nothing is ``rotated``).
     ``selected``: a query attends to that many of the cached tokens at most, which ``indexer`` (or that of a layer
-    before) chose; all of them stay in the cache.
+    before) chose; all of them stay in the cache. ``window`` is as in :class:`Attention`.
     """
 
     heads: int
@@ -112,6 +112,7 @@ class LatentAttention(msgspec.Struct, frozen=True, kw_only=True):
     value_dim: int
     bias: bool = False
     norm: Norm = Norm()
+    window: int | None = None
     selected: int | None = None
     indexer: Indexer | None = None
     rotated: bool = True
@@ -125,6 +126,7 @@ class Experts(msgspec.Struct, frozen=True, kw_only=True):
     ``router`` is False where the layer's pieces hold a router that is more than one matrix.
     """
 
+    name: str = "moe"
     experts: int
     top_k: int
     width: int

@@ -26,7 +26,7 @@ VERSIONS = (2, 3)
 MAX_HEADER_BYTES = 100_000_000  # those of real files have 5 to 20 million, nearly all of it the tokens
 MAX_TENSORS = 1_000_000
 MAX_KEYS = 100_000
-MAX_STRINGS = 8_000_000  # strings and arrays in arrays, in one file; a large vocabulary with its merges has 800,000
+MAX_STRINGS = 2_000_000  # strings and arrays in arrays, in one file; a large vocabulary with its merges has 800,000
 MAX_DEPTH = 4
 MAX_DIMENSIONS = 4
 MAX_ALIGNMENT = 2**20
@@ -184,12 +184,27 @@ class _Reader:
             self.error(f"truncated or wrong: {what} of {length} elements, and {self.size - self.position} bytes left")
         if self.strings > MAX_STRINGS:
             self.error(f"{what}: more than {MAX_STRINGS} strings in arrays")
-        for _ in range(length):
-            if kind == STRING:
-                self.skip(self.number(8, what), what)
-            else:
+        if kind == STRING:
+            self._skip_strings(length, what)
+        else:
+            for _ in range(length):
                 self.array(key, depth + 1)
         return Long(length)
+
+    def _skip_strings(self, count: int, what: str) -> None:
+        """Pass over strings one by one: a vocabulary has hundreds of thousands, so with few calls for each."""
+        read, decode = self.file.read, int.from_bytes
+        most = min(self.size, MAX_HEADER_BYTES)
+        for _ in range(count):
+            length = decode(read(8), "little")
+            if self.position + 8 + length > most:  # say what is wrong in the words of all other values
+                self._advance(8, what)
+                self._advance(length, what)
+            self.position += 8 + length
+            if length <= LONGEST_NAME:
+                read(length)
+            else:
+                self.file.seek(length, os.SEEK_CUR)
 
 
 # -- one file ---------------------------------------------------------------------------------------------------------
@@ -202,7 +217,7 @@ def read_file(path: str) -> Header:
     truncated, or where tensors do not fit the file, their type or each other.
     """
     if not Path(path).is_file():
-        raise ConfigError(f"{path}: no such file")
+        raise ConfigError(f"{path}: {'is no regular file' if Path(path).exists() else 'no such file'}")
     try:
         with Path(path).open("rb") as file:
             reader = _Reader(file, path)

@@ -283,11 +283,14 @@ def read_gguf(path: str) -> Checkpoint:
 
 
 def _types(header: Header) -> str:
-    """How much is in which type: ``4.92 GB, of it 60% Q4_K, 40% Q6_K``, and bits a parameter."""
+    """How much is in which type: ``4.913 GB (74.4% Q4_K, 25.6% Q6_K, under 0.1% F32)``, and bits a parameter."""
     by_type: dict[str, int] = {}
     for tensor in header.tensors:
         by_type[tensor.dtype] = by_type.get(tensor.dtype, 0) + tensor.nbytes
     whole, count = sum(by_type.values()), sum(map(elements, header.tensors))
     shares = sorted(by_type.items(), key=lambda item: -item[1])
-    text = ", ".join(f"{nbytes / max(whole, 1):.1%} {dtype}" for dtype, nbytes in shares)
+    least = whole // 1000
+    text = ", ".join(
+        f"{nbytes / whole:.1%} {dtype}" if nbytes > least else f"under 0.1% {dtype}" for dtype, nbytes in shares
+    )
     return f"{amount(whole, 'B')} ({text}), {8 * whole / max(count, 1):.2f} bits a parameter"

@@ -73,8 +73,8 @@ class Settings(Config):
         """A field that must have one of a few values."""
         value = self.fields.get(field, default)
         if isinstance(value, bool) or value not in known:
-            method = self.fields.get("quant_method", "")
-            raise self.refuse(f"{method} with {field} {shown(value)}".strip(), ", ".join(map(str, known)))
+            method = f"{self.fields['quant_method']} with " if "quant_method" in self.fields else ""
+            raise self.refuse(f"{method}{field} {shown(value)}", ", ".join(map(str, known)))
         return value
 
     def listed(self, *names: str) -> tuple[str, ...]:
@@ -212,8 +212,9 @@ FLOATS: dict[tuple[int, int | None], str] = {
 }
 
 
-def _by_numbers(config: Settings, weights: Settings, inputs: int | None, method: str) -> Format:
-    """A format from bits, type and group; ``inputs`` are the bits of the activations it is multiplied with."""
+def _by_numbers(config: Settings, weights: Settings, taken: tuple[str, int] | None, method: str) -> Format:
+    """A format from bits, type and group; ``taken`` are type and bits of the activations it is multiplied with."""
+    inputs = taken[1] if taken else None
     bits, kind = weights.integer("num_bits", default=8, high=16), weights.string("type", default="int")
     group, wide = weights.group("group_size"), inputs is None or inputs > EIGHT
     if group and weights.fields.get("strategy") in ("tensor", "channel"):
@@ -229,7 +230,8 @@ def _by_numbers(config: Settings, weights: Settings, inputs: int | None, method:
     if kind == "int" and bits == EIGHT and group is None:
         return config.format("int8-weight-only" if wide else "int8")
     if kind == "int" and bits <= EIGHT:
-        return config.grouped("int4-group" if wide else "w4a8", bits, group, zeros=zeros)
+        math = () if wide else ("int8",) if taken and taken[0] == "int" else ("fp8",)
+        return config.grouped("int4-group" if wide else "w4a8", bits, group, zeros=zeros, math=math)
     settings = f"num_bits {bits}, type {shown(kind)}" + (f", group_size {group}" if group else "")
     known = "float of 8 bits, of 4 bits in groups of 16 or 32, int of 2 to 8 bits"
     raise config.refuse(f"{method} with {settings}", known)
@@ -240,14 +242,18 @@ def _compressed_tensors(config: Settings) -> Scheme:
     groups = config.table("config_groups")
     if not groups:
         raise config.refuse("compressed-tensors without config_groups", "config_groups")
+    if config.table("sparsity_config").get("format", "dense") != "dense":
+        raise config.refuse("compressed-tensors with sparse weights (sparsity_config)", "dense weights")
     for name, group in groups.items():
         table = config.inside(group, f"config_groups.{name}")
         if not table.table("weights"):
             continue
-        inputs = table.table("input_activations")
-        bits = Config(inputs, table.name).integer("num_bits", default=8, high=16) if inputs else None
+        inputs = table.inside(table.table("input_activations"), "input_activations")
+        taken = (inputs.string("type", default="int"), inputs.integer("num_bits", default=8, high=16))
         weights = table.inside(table.table("weights"), "weights")
-        stored = _by_numbers(config, weights, bits, config.string("quant_method", default="modelopt"))
+        stored = _by_numbers(
+            config, weights, taken if inputs.fields else None, config.string("quant_method", default="modelopt")
+        )
         targets = table.strings("targets") or ["Linear"]
         classes = [target for target in targets if target in ("Linear", "FusedMoE", "MoE")]
         general = stored if "Linear" in classes else general
@@ -297,16 +303,16 @@ def _by_algorithm(config: Settings, table: Settings) -> Format:
 
 
 def _named_by_modelopt(config: Settings) -> tuple[tuple[tuple[str, ...], Format], ...]:
-    """The layers that a mixed checkpoint lists, by format."""
-    by_title: dict[str, tuple[list[str], Format]] = {}
-    read: dict[str, Format] = {}
+    """The layers that a mixed checkpoint lists, by format. (It may list every expert, with few different settings.)."""
+    names: dict[tuple[Any, Any], list[str]] = {}
+    formats: dict[tuple[Any, Any], Format] = {}
     for name, table in config.table("quantized_layers").items():
-        key = str(table)
-        if key not in read:
-            read[key] = _by_algorithm(config, config.inside(table, "quantized_layers"))
-        stored = read[key]
-        by_title.setdefault(stored.title, ([], stored))[0].append(name)
-    return tuple((tuple(names), stored) for names, stored in by_title.values())
+        layer = config.inside(table, "quantized_layers")
+        key = (layer.string("quant_algo"), layer.group("group_size"))
+        if key not in formats:
+            formats[key] = _by_algorithm(config, layer)
+        names.setdefault(key, []).append(name)
+    return tuple((tuple(names[key]), formats[key]) for key in formats)
 
 
 QUARK = {"fp8_e4m3": ("float", 8), "int8": ("int", 8), "int4": ("int", 4), "uint4": ("int", 4)}
@@ -334,7 +340,7 @@ def _of_quark(config: Settings, table: Any, where: str) -> Format | None:
     group = weight.get("group_size") if weight.get("qscheme", "per_group") == "per_group" else None
     numbers = {"num_bits": bits, "type": kind, "group_size": group, "symmetric": dtype != "uint4"}
     inputs = spec.fields.get("input_tensors")
-    taken = QUARK.get(str(inputs.get("dtype")), ("", 16))[1] if isinstance(inputs, dict) else None
+    taken = QUARK.get(str(inputs.get("dtype")), ("", 16)) if isinstance(inputs, dict) else None
     return _by_numbers(config, config.inside(numbers, where), taken, "quark")
 
 

@@ -146,7 +146,7 @@ def _experts(half: Experts, hidden: int, outside: tuple[str, ...]) -> Iterator[M
     containers = ("experts", *(f"{outer}.experts" for outer in outside))
     for part in ("gate", "up", "down") if half.gated else ("up", "down"):
         leaves = (*LEAVES[part], *(f"0.{leaf}" for leaf in LEAVES[part]))
-        yield Module("moe.experts", size, _joined(containers, leaves))
+        yield Module("moe.experts", size, _joined(containers, leaves) + _joined(("moe",), LEAVES[part]))
     if half.shared_width:
         shared = FeedForward(width=half.shared_width, gated=half.gated)
         yield from _feed_forward("moe.shared", shared, hidden, (*SHARED, "shared_mlp", "share_expert"))
@@ -173,11 +173,13 @@ class Names:
         self.by_layer: list[re.Pattern[str]] = []
         self.known: dict[tuple[str, ...], bool] = {}
         for name in listed:
+            if len(name) > MAX_EXPRESSION:
+                raise refuse(f"a name of {len(name)} characters ({shown(name)})")
             if name.startswith("re:") or any(letter in name for letter in "\\^$(|"):
                 text = name.removeprefix("re:")
                 self._patterns(text).append(_expression(text, refuse))
             elif not any(part.startswith(OTHER_PARTS) for part in name.split(".")):
-                self._add(LAYER.sub("layers.", name).removesuffix(".*").strip("."))
+                self._add(LAYER.sub("layers.", name, count=1).removesuffix(".*").strip("."))
         if len(self.by_layer) + len(self.anywhere) > MAX_EXPRESSIONS:
             raise refuse(f"more than {MAX_EXPRESSIONS} wildcards and expressions")
 

@@ -16,7 +16,14 @@ from flopmap.records.book import Book, UnknownRecordError
 from flopmap.records.types import Model
 
 MAX_CONFIG_BYTES = 10_000_000
-TEXT_FAMILIES = {"gemma3": "gemma3_text"}  # what a nested text_config is when it does not say so
+PREDICTORS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
+BESIDE = ("text_config", "quantization_config", "generation_config")
+STATE_DTYPES = ("mamba_ssm_cache_dtype", "mamba_ssm_dtype")
+TEXT_FAMILIES = {
+    "gemma3": "gemma3_text",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
+}  # what a nested text_config is when it does not say so
 SAFETENSORS = (".safetensors", ".safetensors.index.json")
 WEIGHTS = (".gguf", *SAFETENSORS)
 DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "half": "fp16"}
@@ -33,6 +40,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     architecture: Architecture
     stored: dict[str, float] = {}
     dtype: str | None = None
+    state_dtype: str | None = None
     quantization: dict[str, Any] | None = None
     nominal_parameters: float | None = None
     source: str = ""
@@ -111,7 +119,7 @@ def _fields_of(path: str) -> dict[str, Any]:
     """The JSON object of a file."""
     try:
         data = _bytes_of(path)
-        fields = msgspec.json.decode(data)
+        fields = decoded(data)
     except FileNotFoundError:
         raise MissingFileError(f"{path}: no such file") from None
     except OSError as error:
@@ -123,6 +131,20 @@ def _fields_of(path: str) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise ConfigError(f"{path}: {shown(fields)} is no model config (a JSON object is needed)")
     return fields
+
+
+def decoded(data: bytes) -> Any:
+    """JSON, also as Python writes it: real configs hold Infinity (a time step's limit). Raises as msgspec does."""
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        if b"Infinity" not in data and b"NaN" not in data:
+            raise
+        import json
+
+        with contextlib.suppress(ValueError):
+            return json.loads(data)
+        raise
 
 
 def _bytes_of(path: str) -> bytes:
@@ -143,9 +165,6 @@ def from_config(fields: dict[str, Any], name: str) -> Checkpoint:
     text = outer.table("text_config")
     inner = Config({**_inherited(fields), **text}, name) if text else outer
     architecture = read_family(inner)
-    not_counted = tuple(
-        f"{key} (only the text decoder is counted)" for key in ("vision_config", "audio_config") if key in fields
-    )
     field, dtype = inner.named_string("dtype", "torch_dtype")
     if not dtype:
         field, dtype = outer.named_string("dtype", "torch_dtype")
@@ -159,8 +178,23 @@ def from_config(fields: dict[str, Any], name: str) -> Checkpoint:
         architecture=architecture,
         dtype=DTYPES.get(dtype),
         quantization=quantization or None,
-        not_counted=not_counted,
+        state_dtype=DTYPES.get(inner.string(*STATE_DTYPES)),
+        not_counted=_not_counted(inner, outer if text else None),
     )
+
+
+def _not_counted(inner: Config, outer: Config | None) -> tuple[str, ...]:
+    """What a checkpoint holds beside the language model that is counted."""
+    left = [
+        f"{field} {inner.fields[field]}: layers that predict further tokens"
+        for field in PREDICTORS
+        if isinstance(inner.fields.get(field), int) and inner.fields[field] > 0
+    ]
+    if outer is not None:
+        towers = [field for field in outer.fields if field.endswith("_config") and field not in BESIDE]
+        around = ", ".join(towers) or "what is around it"
+        left.append(f"{around} of a {shown(outer.string('model_type'))} (only its text model is counted)")
+    return tuple(left)
 
 
 def _inherited(fields: dict[str, Any]) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def read_file(path: str) -> list[Tensor]:
     shapes, or each other.
     """
     if not Path(path).is_file():
-        raise ConfigError(f"{path}: no such file")
+        raise ConfigError(f"{path}: {'is no regular file' if Path(path).exists() else 'no such file'}")
     try:
         with Path(path).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -152,17 +152,17 @@ def _one_by_one(raw: bytes, path: str) -> dict[str, Entry]:
 def _refuse_duplicates(raw: bytes, path: str) -> None:
     """Decode once more, looking at every name as it comes."""
     seen: set[str] = set()
+    twice: list[str] = []
 
     def key(_: type, name: str) -> _Key:
         if name in seen:
-            raise ConfigError(f"{path}: header: the name {shown(name)} comes twice")
+            twice.append(name)
         seen.add(name)
         return _Key(name)
 
-    try:
-        msgspec.json.decode(raw, type=dict[_Key, msgspec.Raw], dec_hook=key)
-    except msgspec.ValidationError as error:
-        raise ConfigError(str(error)) from None  # what the hook raised, in the decoder's wrapping
+    msgspec.json.decode(raw, type=dict[_Key, msgspec.Raw], dec_hook=key)
+    if twice:
+        raise ConfigError(f"{path}: header: the name {shown(twice[0])} comes twice")
 
 
 def _tensors(entries: dict[str, Entry], data: int, path: str) -> list[Tensor]:

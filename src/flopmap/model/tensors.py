@@ -128,7 +128,7 @@ def measure(architecture: Architecture, placed: Iterable[tuple[Tensor, Place]]) 
         *_disagreements(expected, sums),
         *_left_out(beyond, f"beyond the {layers} layers of the config"),
         *_left_out(tied_copy, "the LM head is tied to the embedding"),
-        *_left_out(unused, "a step of the text decoder does not multiply with them"),
+        *_left_out(unused, "no op of a decoder step holds them"),
         *_unknown(unknown),
     ]
     left = (beyond, unused, *((tied_copy,) if tied_copy else ()))

@@ -100,6 +100,7 @@ def pattern(layers: tuple[Layer, ...]) -> tuple[str, dict[str, str]]:
 
 
 LETTERS = 26
+SHOWN_PIECES = 3
 
 
 def _repeats(row: list[str], size: int) -> bool:
@@ -127,7 +128,8 @@ def describe(layer: Layer) -> str:
     elif attention is not None:
         words.append(f"latent attention {attention.heads} heads over {attention.latent} + {attention.rope_dim}")
     if layer.pieces:
-        words.append(f"{len(layer.pieces)} pieces ({', '.join(piece.name for piece in layer.pieces[:3])} ...)")
+        names = [getattr(piece, "name", type(piece).__name__.lower()) for piece in layer.pieces]
+        words.append(f"{len(names)} pieces ({', '.join(names[:SHOWN_PIECES])} ...)")
     if isinstance(half, FeedForward):
         words.append(f"feed-forward {half.width:,}{'' if half.gated else ' ungated'}")
     elif isinstance(half, Experts):

@@ -79,7 +79,9 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "gemma": (
         "gemma3n_text",
+        "gemma4",
         "gemma4_text",
+        "gemma4_unified",
         "gemma4_unified_text",
         "vaultgemma",
     ),
@@ -173,6 +175,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "sparse": (
         "axk2",
         "deepseek_v4",
+        "dots3_note_text",
         "hy_v4",
         "jetmoe",
         "minimax_m3",
@@ -202,6 +205,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "zamba",
         "zamba2",
     ),
+    "streams": ("qwen4_exp_text",),
     "inkling": ("inkling2_text", "inkling_text"),
     "convolution": ("lfm2", "lfm2_moe", "lfm3", "recurrent_gemma", "zaya"),
     "linear": (
@@ -217,7 +221,7 @@ MODULES: dict[str, tuple[str, ...]] = {
 }
 INDEX = {family: module for module, families in MODULES.items() for family in families}
 EXPERT_FIELDS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_intermediate_size", "kv_lora_rank")
-HEADS = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+HEADS = ("ForCausalLM", "ForConditionalGeneration", "GenerationDecoder", "LMHeadModel", "ModelWithLMHead")
 
 
 def read_family(config: Config) -> Architecture:

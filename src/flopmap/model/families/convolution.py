@@ -107,7 +107,8 @@ def recurrent_gemma(config: Config) -> Architecture:
         width=config.integer("intermediate_size") // 2, gated=True, bias=True, smooth=is_smooth(config, "gelu")
     )
     windowed = with_window(
-        Layer(attention=attention, feed_forward=feed_forward), config.integer("attention_window_size", default=2048)
+        Layer(attention=attention, feed_forward=feed_forward),
+        config.integer("attention_window_size", "sliding_window", default=2048),
     )
     kinds = {"recurrent": Layer(pieces=mixer, feed_forward=feed_forward), "attention": windowed}
     pattern = config.strings("block_types") or ["recurrent", "recurrent", "attention"]

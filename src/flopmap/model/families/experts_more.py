@@ -93,6 +93,7 @@ def dots1(config: Config) -> Architecture:
 
 def dbrx(config: Config) -> Architecture:
     """DBRX: nested configs of its own, LayerNorms without bias."""
+    refuse(config, "tie_word_embeddings", (False,))
     attention, experts = Config(config.table("attn_config"), config.name), config.table("ffn_config")
     names = {"hidden_size": "d_model", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"}
     fields = {common: config.integer(own, common) for common, own in names.items()}

@@ -121,13 +121,13 @@ def _gemma4_heads(config: Config, index: int, *, is_full: bool) -> tuple[int, in
             config.integer("global_head_dim", default=512),
             config.integer("num_global_key_value_heads", default=keys) if same else keys,
         )
-    given = config.table("per_layer_config")
-    unknown = [key for key in given if not str(key).isdigit()]
+    given = {str(key).lstrip("0") or "0": value for key, value in config.table("per_layer_config").items()}
     own = Config(Config(given, config.name).table(str(index)), config.name)
+    unknown = [key for key in given if not key.isdigit()]
     unknown += [key for key in own.fields if key not in ("head_dim", "num_key_value_heads")]
     if unknown:
-        raise config.error("per_layer_config", f"{shown(unknown[0])} is not understood (understood: head_dim and "
-                           "num_key_value_heads by the number of a layer)")  # fmt: skip
+        understood = "understood: head_dim and num_key_value_heads by the number of a layer"
+        raise config.error("per_layer_config", f"{shown(unknown[0])} is not understood ({understood})")
     return own.integer("head_dim", default=dim), own.integer("num_key_value_heads", default=keys)
 
 
@@ -200,6 +200,32 @@ def _with_experts(config: Config, layer: Layer, half: FeedForward) -> Layer:
         *(Row(name=f"moe.norm_{index}", norm=Norm(), width=hidden) for index in range(3)),
     )
     return replace(layer, feed_forward=experts, pieces=(*layer.pieces, *pieces))
+
+
+def gemma4_around(config: Config) -> Architecture:
+    """Gemma 4 with its text model nested; towers of vision and audio are optional and another model each."""
+    text = config.table("text_config")
+    kind = {"model_type": f"{config.string('model_type')}_text"} if "model_type" not in text else {}
+    tied = {"tie_word_embeddings": config.flag("tie_word_embeddings", default=True)}
+    return gemma4(Config({**kind, **text, **tied}, config.name))
+
+
+def gemma4_assistant(config: Config) -> Architecture:
+    """Gemma 4's draft model: every layer attends to caches of the main model, whose rows are projected in and out."""
+    if flag_of(config, "use_ordered_embeddings"):
+        raise config.error("use_ordered_embeddings", "an LM head over clusters of tokens is not understood")
+    unified = config.string("model_type") == "gemma4_unified_assistant"
+    text = config.table("text_config")
+    count = text.get("num_kv_shared_layers") or text.get("num_hidden_layers", 30)
+    kind = {"model_type": "gemma4_unified_text" if unified else "gemma4_text", "hidden_size_per_layer_input": 0}
+    tied = {"tie_word_embeddings": config.flag("tie_word_embeddings", default=True)}
+    decoder = gemma4(Config({**kind, **text, **tied, "num_kv_shared_layers": count}, config.name))
+    main = config.integer("backbone_hidden_size", default=3840 if unified else 1536)
+    return replace(
+        decoder,
+        before=(*decoder.before, Linear(name="project_in", d_in=2 * main, d_out=decoder.hidden)),
+        after=(Linear(name="project_out", d_in=decoder.hidden, d_out=main),),
+    )
 
 
 def gemma3n(config: Config) -> Architecture:
@@ -286,7 +312,11 @@ def _streams(config: Config) -> tuple[Piece, ...]:
 
 FAMILIES: dict[str, Callable[[Config], Architecture]] = {
     "gemma3n_text": gemma3n,
+    "gemma4": gemma4_around,
+    "gemma4_assistant": gemma4_assistant,
     "gemma4_text": gemma4,
+    "gemma4_unified": gemma4_around,
+    "gemma4_unified_assistant": gemma4_assistant,
     "gemma4_unified_text": gemma4,
     "vaultgemma": vaultgemma,
 }

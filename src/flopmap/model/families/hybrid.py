@@ -306,17 +306,20 @@ def zamba2(config: Config) -> Architecture:
     hidden = config.integer("hidden_size")
     heads = config.integer("num_attention_heads", default=32)
     mamba_heads = config.integer("n_mamba_heads", default=8)
+    head_dim = must_divide(config, "n_mamba_heads", mamba_heads, expanded(config, "mamba_expand"))
+    if config.integer("mamba_headdim", default=head_dim) != head_dim:
+        raise config.error("mamba_headdim", f"is not {head_dim}, the inner width over {mamba_heads} heads")
     mamba = state_space_heads(
         hidden,
         mamba_heads,
-        must_divide(config, "n_mamba_heads", mamba_heads, expanded(config, "mamba_expand")),
+        head_dim,
         groups=config.integer("mamba_ngroups", default=1),
         state=config.integer("mamba_d_state", default=64),
         kernel=config.integer("mamba_d_conv", default=4),
         bias=config.flag("add_bias_linear", default=False),
         conv_bias=True,
     )
-    attention = _pair_attention(config, 2 * hidden // heads, None)
+    attention = _pair_attention(config, config.integer("attention_head_dim", default=2 * hidden // heads), None)
     if config.flag("use_mem_rope", default=False):
         attention = replace(attention, rotary_dim=attention.head_dim)
     width = config.integer("intermediate_size", default=4 * hidden)

@@ -50,10 +50,11 @@ def routed_experts(config: Config, experts: int, chosen: int, width: int, shared
     return read_experts(config, shared=config.integer("moe_intermediate_size") * together)
 
 
-def after_dense(config: Config, experts: Experts, dense: int, attention: LatentAttention) -> tuple[Layer, ...]:
-    """All layers: the first ones dense, the others mixtures."""
+def after_dense(
+    config: Config, experts: Experts, dense: int, attention: LatentAttention, *, bias: bool = False
+) -> tuple[Layer, ...]:
+    """All layers: the first ones dense, the others mixtures; ``bias`` on dense and shared ones."""
     first = config.integer("first_k_dense_replace", default=dense, low=0)
-    bias = config.flag("mlp_bias", default=False)
     halves = mixture(config, replace(experts, shared_bias=bias), lambda index: index >= first, bias=bias)
     return stack(halves, [attention] * len(halves))
 
@@ -64,14 +65,14 @@ def deepseek_v2(config: Config) -> Architecture:
     chosen = config.integer("num_experts_per_tok", default=6)
     config = Config({"q_lora_rank": 1536, **config.fields, "num_experts_per_tok": chosen}, config.name)
     experts = routed_experts(config, 64, chosen, 1407, shared=2)
-    return read_decoder(config, after_dense(config, experts, 0, latent_attention(config)), Norm())
+    bias = config.flag("mlp_bias", default=False)
+    return read_decoder(config, after_dense(config, experts, 0, latent_attention(config), bias=bias), Norm())
 
 
 def deepseek_v3(config: Config) -> Architecture:
     """DeepSeek V3, R1 and Kimi K2: three dense layers, then one shared and eight of many routed experts."""
     refuse(config, "moe_layer_freq", (1,))
     config = assumed(config, q_lora_rank=1536)
-    config = assumed(config, mlp_bias=False)
     layers = after_dense(config, routed_experts(config, 256, 8, 2048), 3, latent_attention(config))
     return read_decoder(config, layers, Norm())
 
@@ -169,7 +170,8 @@ def _shared_indexers(config: Config) -> list[bool]:
 def longcat_flash(config: Config) -> Architecture:
     """LongCat Flash: two attentions and two dense feed-forwards a layer, beside a mixture with experts that do nothing.
 
-    A token's ``moe_topk`` choices may fall on these, which cost nothing; the reference holds half of their matrices.
+    A token's ``moe_topk`` choices may fall on these: counted is the share of choices that falls on the others when all
+    are equally likely (8 of 12 as released). The reference holds two thirds of the idle matrices too.
     """
     ranks = {"q_lora_rank": 1536, "intermediate_size": config.integer("ffn_hidden_size", default=12288)}
     config = assumed(config, **ranks)
@@ -180,9 +182,12 @@ def longcat_flash(config: Config) -> Architecture:
         config.integer("n_routed_experts", default=512),
         config.integer("zero_expert_num", default=256, low=0),
     )
+    chosen = config.integer("moe_topk", "num_experts_per_tok", default=12)
+    if chosen > real + idle:
+        raise config.error("moe_topk", f"{chosen} is more than the {real + idle} experts there are")
     mixed = Experts(
         experts=real,
-        top_k=config.integer("moe_topk", "num_experts_per_tok", default=12),
+        top_k=max(1, round(chosen * real / (real + idle))),
         width=width,
         smooth=is_smooth(config, "silu"),
     )

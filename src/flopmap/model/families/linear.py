@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 def qwen3_next(config: Config) -> Architecture:
     """Qwen3-Next: three gated delta nets to a gated attention layer, mixtures with a gated shared expert."""
     every = config.integer("decoder_sparse_step", default=1)
-    dense, experts = set(integers(config, "mlp_only_layers")), _qwen_experts(config, top_k=10, experts=512)
+    dense, experts = set(integers(config, "mlp_only_layers")), qwen_experts(config, top_k=10, experts=512)
 
     def half(index: int) -> Half:
         if experts is None or index in dense or (index + 1) % every:
@@ -84,13 +84,14 @@ def qwen3_5_moe(config: Config) -> Architecture:
     """Qwen 3.5 (text) with mixtures in every layer."""
     refuse(config, "mlp_only_layers")
     config = with_defaults(config, hidden_size=2048, num_hidden_layers=40, num_attention_heads=16, vocab_size=248_320)
-    experts = _qwen_experts(config, top_k=8, experts=256)
+    experts = qwen_experts(config, top_k=8, experts=256)
     if experts is None:
         raise config.error("num_experts", "0 is not understood in a qwen3_5_moe config")
     return _qwen(config, lambda _: experts, kv_heads=2)
 
 
-def _qwen_experts(config: Config, *, top_k: int, experts: int, gate: bool = True) -> Experts | None:
+def qwen_experts(config: Config, *, top_k: int, experts: int, gate: bool = True) -> Experts | None:
+    """Experts and a shared one, gated or not; None where the config has none."""
     count = config.integer("num_experts", default=experts, low=0)
     if not count:
         return None
@@ -106,17 +107,17 @@ def _qwen_experts(config: Config, *, top_k: int, experts: int, gate: bool = True
 
 def _qwen(config: Config, half: Callable[[int], Half], *, kv_heads: int) -> Architecture:
     """Attention with a gate on its output in every fourth layer, gated delta nets in the others."""
-    if not config.flag("attn_output_gate", default=True):
-        raise config.error("attn_output_gate", "false is not understood (the class always has the gate)")
+    if not config.flag("attnoutput_gate", default=True):
+        raise config.error("attnoutput_gate", "false is not understood (the class always has the gate)")
     hidden = config.integer("hidden_size")
     bias = config.flag("attention_bias", default=False)
     attention = biased(read_attention(config, kv_heads=kv_heads, head_dim=256), qkv=bias, out=bias)
     rotary = int(attention.head_dim * rotary_share(config, 0.25))
     attention = replace(attention, qk_norm="shared", rotary_dim=rotary)
-    delta = _delta_of(config, key_heads=16, value_heads=32, key_dim=128, value_dim=128)
+    delta = delta_of(config, key_heads=16, value_heads=32, key_dim=128, value_dim=128)
     every = config.integer("full_attention_interval", default=4)
     kinds = layer_kinds(config, (LINEAR, FULL), lambda index: LINEAR if (index + 1) % every else FULL)
-    gate = _output_gate(attention, hidden, bias=bias)
+    gate = output_gate(attention, hidden, bias=bias)
     layers = tuple(
         Layer(attention=attention, pieces=gate, feed_forward=half(index))
         if kind == FULL
@@ -126,7 +127,7 @@ def _qwen(config: Config, half: Callable[[int], Half], *, kv_heads: int) -> Arch
     return read_decoder(config, layers, Norm())
 
 
-def _output_gate(attention: Attention, hidden: int, *, bias: bool = False) -> tuple[Piece, ...]:
+def output_gate(attention: Attention, hidden: int, *, bias: bool = False) -> tuple[Piece, ...]:
     """A gate on each element of the attention output, projected with the queries."""
     width = attention.output_width
     return (
@@ -135,7 +136,8 @@ def _output_gate(attention: Attention, hidden: int, *, bias: bool = False) -> tu
     )
 
 
-def _delta_of(config: Config, *, key_heads: int, value_heads: int, key_dim: int, value_dim: int) -> tuple[Piece, ...]:
+def delta_of(config: Config, *, key_heads: int, value_heads: int, key_dim: int, value_dim: int) -> tuple[Piece, ...]:
+    """A gated delta net under the names that Qwen gave its parts; the sizes are the class's own."""
     is_smooth(config, "silu")
     keys = config.integer("linear_num_key_heads", default=key_heads)
     values = config.integer("linear_num_value_heads", default=value_heads)
@@ -156,8 +158,8 @@ def lara_mini(config: Config) -> Architecture:
     attention = biased(read_attention(config, kv_heads=4, head_dim=128), qkv=bias, out=bias)
     attention = replace(attention, qk_norm="shared")
     slides = replace(attention, window=config.integer("sliding_window", default=512))
-    delta = _delta_of(config, key_heads=8, value_heads=16, key_dim=128, value_dim=128)
-    experts = _qwen_experts(config, top_k=4, experts=128, gate=False)
+    delta = delta_of(config, key_heads=8, value_heads=16, key_dim=128, value_dim=128)
+    experts = qwen_experts(config, top_k=4, experts=128, gate=False)
     if experts is None:
         raise config.error("num_experts", "0 is not understood in a lara_mini config")
     mixers = {
@@ -179,7 +181,7 @@ def olmo_hybrid(config: Config) -> Architecture:
         attention = without_rotation(attention)
     key_dim = int(0.75 * hidden / config.integer("linear_num_key_heads", default=heads))
     key_dim = config.integer("linear_key_head_dim", default=key_dim)
-    delta = _delta_of(config, key_heads=heads, value_heads=heads, key_dim=key_dim, value_dim=2 * key_dim)
+    delta = delta_of(config, key_heads=heads, value_heads=heads, key_dim=key_dim, value_dim=2 * key_dim)
     feed_forward = read_feed_forward(config)
     last = config.integer("num_hidden_layers", high=MAX_LAYERS) - 1
     default = {index: FULL if index % 4 == 3 or index == last < 3 else LINEAR for index in range(last + 1)}  # noqa: PLR2004
@@ -220,7 +222,7 @@ def minimax(config: Config) -> Architecture:
 
 def kimi_linear(config: Config) -> Architecture:
     """Kimi Linear: three delta nets with a decay a key channel to a latent attention without rotation."""
-    refuse(config, "mla_use_output_gate", "latent_moe_use_norm", "routed_expert_hidden_size", "attn_res_block_size")
+    refuse(config, "mla_useoutput_gate", "latent_moe_use_norm", "routed_expert_hidden_size", "attn_res_block_size")
     hidden, table = config.integer("hidden_size"), Config(config.table("linear_attn_config"), config.name)
     refuse(table, "use_full_rank_gate")
     if config.integer("moe_layer_freq", default=1) != 1:
@@ -232,10 +234,14 @@ def kimi_linear(config: Config) -> Architecture:
         head_dim=table.integer("head_dim", default=config.integer("linear_head_dim", default=128)),
         kernel=table.integer("short_conv_kernel_size", default=config.integer("linear_conv_kernel_dim", default=4)),
     )
-    full = {index - 1 for index in integers(table, "full_attn_layers")}
+    if not config.flag("mla_use_nope", default=True):
+        raise config.error("mla_use_nope", "false is not understood (the class never rotates)")
+    listed = integers(table, "full_attn_layers") if table.has("kda_layers") else []
+    full = {index - 1 for index in listed}
     default = full.__contains__ if full else lambda index: index > 0 and index % 4 == 0
     kinds = layer_kinds(config, (LINEAR, FULL), lambda index: FULL if default(index) else LINEAR)
-    layers = _kimi_layers(config, kinds, Layer(attention=attention), Layer(pieces=delta), dense=1)
+    config = with_defaults(config, moe_intermediate_size=1024)
+    layers = _kimi_layers(config, kinds, Layer(attention=attention), Layer(pieces=delta), dense=1, experts=256)
     return replace(read_decoder(config, layers, Norm()), tied=False)  # the class knows no tied head
 
 
@@ -256,7 +262,10 @@ def bailing_hybrid(config: Config) -> Architecture:
     )
     every = config.integer("layer_group_size", default=6)
     kinds = layer_kinds(config, (LINEAR, FULL), lambda index: LINEAR if (index + 1) % every else FULL)
-    layers = _kimi_layers(config, kinds, Layer(attention=attention, pieces=gate), Layer(pieces=delta), dense=2)
+    config = with_defaults(config, moe_intermediate_size=768)
+    layers = _kimi_layers(
+        config, kinds, Layer(attention=attention, pieces=gate), Layer(pieces=delta), dense=2, experts=512
+    )
     return replace(read_decoder(config, layers, Norm()), tied=False)
 
 
@@ -272,12 +281,14 @@ def _kimi_attention(config: Config) -> LatentAttention:
     )
 
 
-def _kimi_layers(config: Config, kinds: list[str], full: Layer, delta: Layer, *, dense: int) -> tuple[Layer, ...]:
+def _kimi_layers(
+    config: Config, kinds: list[str], full: Layer, delta: Layer, *, dense: int, experts: int
+) -> tuple[Layer, ...]:
     """The layers with their feed-forwards: the first ``dense``, or those that the config lists, have no experts."""
     sparse = _kimi_sparse(config, len(kinds), dense)
-    experts, wide = _kimi_experts(config), read_feed_forward(config)
+    mixed, wide = _kimi_experts(config, experts), read_feed_forward(config)
     return tuple(
-        replace(full if kind == FULL else delta, feed_forward=experts if mixture else wide)
+        replace(full if kind == FULL else delta, feed_forward=mixed if mixture else wide)
         for kind, mixture in zip(kinds, sparse, strict=True)
     )
 
@@ -293,10 +304,10 @@ def _kimi_sparse(config: Config, count: int, dense: int) -> list[bool]:
     return [kind == "sparse" for kind in kinds]
 
 
-def _kimi_experts(config: Config) -> Experts:
-    width = config.integer("moe_intermediate_size", default=1024)
+def _kimi_experts(config: Config, experts: int) -> Experts:
+    width = config.integer("moe_intermediate_size")
     return Experts(
-        experts=config.integer("num_local_experts", "num_experts", default=256),
+        experts=config.integer("num_local_experts", "num_experts", default=experts),
         top_k=config.integer("num_experts_per_tok", "num_experts_per_token", default=8),
         width=width,
         shared_width=width * config.integer("n_shared_experts", "num_shared_experts", default=1, low=0),

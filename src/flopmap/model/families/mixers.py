@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LINEAR, FULL, SLIDING = "linear_attention", "full_attention", "sliding_attention"
-RENAMED = {"mamba": LINEAR, "attention": FULL}  # what transformers 4 called them
+RENAMED = {"mamba": LINEAR, "attention": FULL, "qwen_sparse_attention": "indexed_attention"}  # their older names
 # vector FLOP an element of the state and token: decay, update, and the product that reads the output
 SELECTIVE_FLOP = 6  # the decay of each element is its own exponential
 SCALAR_DECAY_FLOP = 5  # one decay a head

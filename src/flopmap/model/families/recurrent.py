@@ -38,7 +38,7 @@ def _mamba(config: Config, norms: tuple[Norm, Norm] | None) -> Architecture:
     smooth(config, "hidden_act", "silu")
     pieces = state_space(
         config.integer("hidden_size"),
-        expanded(config, "expand"),
+        config.optional("intermediate_size") or expanded(config, "expand"),
         state=config.integer("state_size", default=16),
         rank=step_rank(config, "time_step_rank"),
         kernel=config.integer("conv_kernel", default=4),

@@ -12,6 +12,7 @@ from flopmap.model.architecture import (
     Experts,
     FeedForward,
     Indexer,
+    LatentAttention,
     Layer,
     Linear,
     Norm,
@@ -59,7 +60,7 @@ def jetmoe(config: Config) -> Architecture:
         heads=keys * experts.top_k, kv_heads=keys, head_dim=dim, value_dim=dim, rotary_dim=dim, projected=False
     )
     pieces = (
-        Experts(experts=experts.experts, top_k=experts.top_k, width=keys * dim, gated=False, smooth=False),
+        replace(experts, name="attention.moe", width=keys * dim, gated=False, smooth=False),
         Linear(name="attention.kv", d_in=hidden, d_out=2 * keys * dim),
         Vector(name="attention.out_bias", parameters=hidden, width=hidden),
         Vector(name="moe.bias", parameters=hidden, width=hidden),
@@ -305,9 +306,71 @@ def _row_maker(config: Config, name: str, rate: int, dim: int, *, overlaps: bool
     )
 
 
+OWN = {"num_attention_heads": 64, "q_lora_rank": 1024, "kv_lora_rank": 1024, "qk_nope_head_dim": 192, "v_head_dim": 128}
+
+
+def dots3_note(config: Config) -> Architecture:
+    """Dots 3 Note (text): sparse latent attention, and windowed latent attention with shapes of its own between."""
+    config = assumed(config, q_lora_rank=1024, index_n_heads=64, intermediate_size=13824)
+    sparse = config.flag("use_dsa", default=True)
+    far = INDEXED if sparse else FULL
+    slides = config.flag("use_sliding_window", default=True)
+    spread = kinds(
+        config,
+        "layer_types",
+        (FULL, WINDOWED, INDEXED),
+        lambda index: slides and index > 1 and index % 4 != 1,
+    )
+    spread = [kind if kind == WINDOWED else far for kind in spread] if _says_which(config) else spread
+    freq = whole_numbers(config, "moe_layer_freq") if isinstance(config.fields.get("moe_layer_freq"), list) else None
+    every = 1 if freq is not None else config.integer("moe_layer_freq", default=1)
+    first = config.integer("first_k_dense_replace", default=1, low=0)
+    width = config.integer("moe_shared_expert_intermediate_size", "shared_experts_intermediate_size", default=1536)
+    experts = routed_experts(config, 256, 8, 1536)
+    experts = replace(experts, shared_width=width * config.integer("n_shared_experts", default=1))
+    halves = mixture(
+        config, experts, lambda index: index >= first and (freq[index] != 0 if freq else index % every == 0)
+    )
+    attentions = [_note_attention(config, kind, index) for index, kind in enumerate(spread)]
+    hidden = config.integer("hidden_size")
+
+    def pieces(index: int) -> tuple[Piece, ...]:
+        attention = attentions[index]
+        gate = Linear(name="attention.gate", d_in=hidden, d_out=attention.heads)
+        return (gate, Row(name="attention.k_rope_norm", norm=Norm(), width=attention.rope_dim))
+
+    return read_decoder(config, stack(halves, attentions, pieces=pieces), Norm())
+
+
+def _says_which(config: Config) -> bool:
+    """Whether the far layers' kind follows ``use_dsa`` and not the list: where no layer has shapes of its own."""
+    return config.has("use_dsa") or not config.has("per_layer_config")
+
+
+def _note_attention(config: Config, kind: str, index: int) -> LatentAttention:
+    """The attention of one layer, with its own shapes where the config has them."""
+    own = config.table("per_layer_config").get(str(index))
+    if isinstance(own, dict):
+        config = Config({**config.fields, **own}, config.name)
+    elif kind == WINDOWED:
+        shapes = {name: config.integer(f"swa_{name}", default=usual) for name, usual in OWN.items()}
+        whole = config.integer("swa_head_dim", default=256)
+        shapes["qk_rope_head_dim"] = config.integer(
+            "swa_qk_rope_head_dim", default=max(1, whole - shapes["qk_nope_head_dim"])
+        )
+        config = Config({**config.fields, **shapes}, config.name)
+    attention = latent_attention(config)
+    if kind == WINDOWED:
+        return replace(attention, window=config.integer("sliding_window", "sliding_window_size", default=512))
+    if kind == FULL:
+        return attention
+    return replace(attention, selected=config.integer("index_topk", default=2048), indexer=read_indexer(config))
+
+
 FAMILIES: dict[str, Callable[[Config], Architecture]] = {
     "axk2": axk2,
     "deepseek_v4": deepseek_v4,
+    "dots3_note_text": dots3_note,
     "hy_v4": hy_v4,
     "jetmoe": jetmoe,
     "minimax_m3": minimax_m3,
