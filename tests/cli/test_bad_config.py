@@ -233,11 +233,14 @@ def test_an_endless_file_is_refused() -> None:
         resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
-@pytest.mark.parametrize("suffix", ["gguf", "safetensors"])
-def test_weight_files_are_not_read_yet(suffix: str, tmp_path: Path) -> None:
-    path = tmp_path / f"model.{suffix}"
+def test_weight_files_that_are_cut_or_alone(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
     path.write_bytes(b"GGUF")
-    refused_file(str(path), f"{suffix} files are not read yet; give the model's config.json or id")
+    refused_file(str(path), "truncated or wrong: the version of 4 bytes, and 0 are left")
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(b"GGUF")
+    needed = f"{tmp_path}/config.json is needed, since safetensors do not say what the architecture is"
+    refused_file(str(path), needed)
 
 
 def test_a_folder_in_the_place_of_the_config(tmp_path: Path) -> None:

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as limits
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from flopmap.floor.roofline import price
@@ -401,6 +404,45 @@ def test_modelopt_names_every_algorithm_it_knows(book: Book) -> None:
         "config.json: quantization_config: modelopt with quant_algo 'Q4' is not understood (understood: FP8, "
     )
     assert str(refusal.value).endswith(f"){NAME_IT}")
+
+
+# every name that a method asks for, with values of every kind
+WORDS = (*METHODS.split(", "), "FP8", "NVFP4", "float", "int", "group", "Linear", "lm_head", "layers.0*", "re:.*", "*")
+# fmt: off
+FIELDS = (
+    "bits", "group_size", "sym", "zero_point", "weight_block_size", "modules_to_not_convert", "ignored_layers",
+    "dynamic", "lm_head", "ignore", "config_groups", "weights", "input_activations", "targets", "num_bits", "type",
+    "strategy", "symmetric", "block_structure", "load_in_4bit", "load_in_8bit", "quant_type", "quant_type_kwargs",
+    "quant_config", "weight_quant_params", "nbits", "skip_modules", "head_bits", "quant_algo", "quantized_layers",
+    "exclude_modules", "global_quant_config", "layer_quant_config", "weight", "dtype", "qscheme", "exclude",
+    "kv_cache_scheme", "kv_cache_quant_algo", "kv_cache_quant_config", "modules_in_block_to_quantize",
+    "sparsity_config", "expert_dtype",
+)
+# fmt: on
+LEAVES = st.none() | st.booleans() | st.integers(-2, 300) | st.floats() | st.sampled_from(WORDS) | st.text(max_size=9)
+VALUES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5)
+)
+
+
+@limits(max_examples=200, deadline=None)
+@given(
+    method=st.sampled_from(WORDS[:13]),
+    fields=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=6),
+)
+def test_any_settings_are_read_or_refused_in_one_line(method: str, fields: dict[str, Any], book: Book) -> None:
+    checkpoint = from_config(MIXTURE | {"quantization_config": {"quant_method": method} | fields}, "config.json")
+    bf16 = book.record(Format, "bf16")
+    message, sizes = "", [1.0]
+    try:
+        found = read_quantization(checkpoint, book, bf16, lambda stored: element_bytes(stored, book))
+        read_cache_format(checkpoint, book)
+        sizes = [element_bytes(found.weights, book), *found.stored.values()]
+    except ConfigError as error:
+        message = str(error)
+    assert message == "" or message.startswith("config.json: quantization_config: ")
+    assert message.isprintable()
+    assert all(0 < size < 1e12 for size in sizes)
 
 
 # -- GGUF -------------------------------------------------------------------------------------------------------------

@@ -256,12 +256,41 @@ def test_every_bundled_model_has_its_matrices_by_name(book: Book) -> None:
         architecture = from_config(book.record(Model, name).config, name).architecture
         found = priced(book, name)
         named = {line.line.op.name: line.costs for line in found.lines}
+        shapes_of = {line.line.op.name: line.line.op.shapes for line in found.lines}
         sizes = matrices(architecture)
-        assert {op for _, module in modules(architecture) for op in [module.op]} <= {*sizes, "lm_head"}
+        assert {module.op for _, module in modules(architecture)} <= {*sizes, "lm_head"}
         for op, size in sizes.items():
             costs = named[op]
-            parameters = costs["active"] if costs["active"] and op != "moe.experts" else costs["parameters"]
-            assert size == pytest.approx(parameters, rel=1e-3 if op == "moe.experts" else 0), (name, op)
+            parameters = costs["active"] or costs["parameters"]  # without biases where there are any
+            if op == "moe.experts":
+                shapes = dict(shapes_of[op])
+                parameters = parameters / shapes["top_k"] * shapes["experts"]
+            assert size == parameters, (name, op)
+
+
+def test_names_of_other_families_lead_to_the_same_ops(tmp_path: Path, book: Book) -> None:
+    opt = {"model_type": "opt", "hidden_size": 64, "ffn_dim": 256, "num_hidden_layers": 1, "num_attention_heads": 4}
+    sizes = {"vocab_size": 100, "max_position_embeddings": 30, "word_embed_proj_dim": 64, "torch_dtype": "float16"}
+    inside: dict[str, tuple[int, ...]] = {
+        f"self_attn.{name}_proj.{part}": (64, 64)[:ndim]
+        for name in ("q", "k", "v", "out")
+        for part, ndim in (("weight", 2), ("bias", 1))
+    }
+    inside |= {"fc1.weight": (256, 64), "fc1.bias": (256,), "fc2.weight": (64, 256), "fc2.bias": (64,)}
+    inside |= {f"{name}_layer_norm.{part}": (64,) for name in ("self_attn", "final") for part in ("weight", "bias")}
+    outside: dict[str, tuple[int, ...]] = {
+        "model.decoder.embed_tokens.weight": (100, 64),
+        "model.decoder.embed_positions.weight": (32, 64),
+        "model.decoder.final_layer_norm.weight": (64,),
+        "model.decoder.final_layer_norm.bias": (64,),
+    }
+    named = {f"model.decoder.layers.0.{name}": shape for name, shape in inside.items()} | outside
+    shapes: Shapes = {name: ("F32" if len(shape) > 1 else "F16", shape) for name, shape in named.items()}
+    (tmp_path / "config.json").write_text(json.dumps({**opt, **sizes}))
+    write(tmp_path / "model.safetensors", shapes)
+    found = priced(book, str(tmp_path))
+    assert found.totals["resident"] == nbytes(shapes)
+    assert [note for note in found.scenario.model.assumptions if "weights as in" not in note] == []
 
 
 # -- where file and config disagree -----------------------------------------------------------------------------------

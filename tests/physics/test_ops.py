@@ -356,6 +356,7 @@ SENTENCES = {
         "held",
         "launches",
     },  # test_ops_of_mixtures.py
+    "state-scan": {"matrix", "state", "held", "launches"},  # test_ops_of_mixtures.py
     "state-update": {"vector", "exp", "state", "held", "launches"},  # test_ops_of_mixtures.py
     "weight-gemm": {"parameters", "active", "resident", "matrix", "vector", "weights", "activations", "launches"},
 }

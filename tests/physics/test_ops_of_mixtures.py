@@ -227,6 +227,15 @@ def test_a_state_is_read_and_written_once_a_step_whatever_the_context(book: Book
     assert spent["launches"] == 1
 
 
+def test_a_scan_in_chunks_is_counted_by_its_least_matrix_products(book: Book) -> None:
+    spent = cost(book, "state-scan", t=7, seqs=3, state_elements=1000, state_bytes=2)
+    # an outer product into the state and a product out of it
+    assert spent["matrix"] == 2 * 2 * 7 * 1000
+    assert spent["held"] == 3 * 1000 * 2
+    assert spent["state"] == 2 * 3 * 1000 * 2
+    assert spent["launches"] == 1
+
+
 # -- models: hand counts that torch confirms --------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from flopmap.model.architecture import (
     Experts,
     FeedForward,
     Linear,
+    Recurrence,
     Row,
     SharedKeys,
     Table,
@@ -87,7 +88,7 @@ def _of_layer(architecture: Architecture, layer: Layer, phases: tuple[Phase, ...
         elif isinstance(piece, Experts):
             yield from _experts(piece, hidden)
         else:
-            yield _piece(piece)
+            yield from _recurrence(piece, phases) if isinstance(piece, Recurrence) else (_piece(piece),)
     if layer.norms == SANDWICH_NORMS:
         yield _norm("attention.post_norm", norm, hidden)
     if layer.attention is not None or layer.pieces:
@@ -276,6 +277,16 @@ def _experts(experts: Experts, hidden: int) -> Iterator[Op]:
         yield _gemm(f"{experts.name}.latent_out", inner, hidden, bias=experts.shared_bias)
 
 
+def _recurrence(piece: Recurrence, phases: tuple[Phase, ...]) -> Iterator[Op]:
+    """A state's update, token by token in decode; in prefill by chunks where its decay allows."""
+    state = (("state_elements", piece.elements), ("state_flop", piece.flop), ("state_exps", piece.exps))
+    for phase in phases:
+        if phase == "prefill" and piece.scans_in_chunks:
+            yield Op(name=f"{piece.name}.scan", op_class="state-scan", shapes=state[:1], phase=phase)
+        else:
+            yield Op(name=f"{piece.name}.{phase}", op_class="state-update", shapes=state, phase=phase)
+
+
 def _piece(piece: Piece) -> Op:
     """The op of what is no part of the usual blocks."""
     if isinstance(piece, Linear):
@@ -297,8 +308,7 @@ def _piece(piece: Piece) -> Op:
     if isinstance(piece, Convolution):
         shapes = (("channels", piece.channels), ("kernel", piece.kernel), ("per_channel", piece.per_channel))
         return Op(name=piece.name, op_class="short-convolution", shapes=(*shapes, ("bias", int(piece.bias))))
-    state = (("state_elements", piece.elements), ("state_flop", piece.flop), ("state_exps", piece.exps))
-    return Op(name=piece.name, op_class="state-update", shapes=state)
+    raise TypeError(f"{piece} is a piece of a layer")
 
 
 def _before(architecture: Architecture) -> Iterator[Op]:

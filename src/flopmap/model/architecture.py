@@ -191,12 +191,20 @@ class Convolution(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recurrence(msgspec.Struct, frozen=True, kw_only=True):
-    """A state that every token updates: ``elements`` a sequence, at ``flop`` vector FLOP an element and token."""
+    """A state that every token updates: ``elements`` a sequence, at ``flop`` vector FLOP an element and token.
+
+    ``exps`` are the exponentials of an element's own decay.
+    """
 
     name: str
     elements: int
     flop: int
     exps: int = 0
+
+    @property
+    def scans_in_chunks(self) -> bool:
+        """Whether matrix products over chunks of a prompt can do the work: not where each element has its own decay."""
+        return self.flop > 0 and self.exps == 0
 
 
 class SharedKeys(msgspec.Struct, frozen=True, kw_only=True):

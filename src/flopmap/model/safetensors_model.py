@@ -29,6 +29,7 @@ TABLES = {
 OP_OF_TABLE = {name: op for op, names in TABLES.items() for name in names}
 ROUTERS = ("gate", "router", "gate_weight", "wg")
 PLAIN = ("F64", "F32", "F16", "BF16")
+WHOLE = (*PLAIN, "F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ")  # types whose elements are parameters
 NARROW = ("F8", "F6", "F4")
 BLOCKS = "_blocks"  # gpt-oss keeps its 4-bit experts in tensors of this name
 
@@ -69,10 +70,11 @@ class Names:
             return "", VECTOR
         for end in range(len(parts), 0, -1):
             name = ".".join(parts[:end])
-            for stem in (name, name.removesuffix(BLOCKS).removesuffix("_scales")):
-                if stem in table:
-                    whole = parts[end:] in ([], ["weight"]) and stem == name and tensor.dtype.startswith((*PLAIN, "F8"))
-                    return table[stem], MATRIX if whole else PACKED
+            bare = name.removesuffix(BLOCKS).removesuffix("_scales")
+            op = table.get(bare) or table.get(f"mlp.{bare}")  # OPT has its feed-forward without a module around it
+            if op:
+                whole = name == bare and parts[end:] in ([], ["weight"]) and tensor.dtype in WHOLE
+                return op, MATRIX if whole else PACKED
         is_router = any(part in ROUTERS for part in parts[:-1]) or "router" in rest
         return "", VECTOR if len(tensor.shape) <= 1 or is_router else MATRIX
 

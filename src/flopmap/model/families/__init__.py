@@ -141,6 +141,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "ernie4_5_moe",
         "flex_olmo",
         "glm4_moe",
+        "glm4v_moe_text",
         "gpt_oss",
         "granitemoe",
         "granitemoe_swa",
@@ -174,6 +175,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "sparse": (
         "axk2",
+        "deepseek_ref",
         "deepseek_v4",
         "dots3_note_text",
         "hy_v4",

@@ -273,31 +273,43 @@ def ernie4_5_moe(config: Config) -> Architecture:
     return replace(decoder, head_bias=bias)
 
 
-def glm4_moe(config: Config) -> Architecture:
-    """GLM 4.5 to 4.7, Solar Open, Sarvam MoE: dense layers first, then routed and shared experts."""
-    family = config.string("model_type")
-    solar, sarvam = family == "solar_open", family == "sarvam_moe"
-    width = config.integer("moe_intermediate_size", default={"solar_open": 1280, "sarvam_moe": 1024}.get(family, 1408))
-    config = assumed(
-        config,
-        n_routed_experts=config.integer("num_experts", default=128) if sarvam else 128,
-        num_experts_per_tok=6 if sarvam else 8,
-        moe_intermediate_size=width,
-        n_shared_experts=config.integer("num_shared_experts", default=1) if sarvam else 1,
-        attention_bias=config.flag("use_qkv_bias", default=False) if sarvam else False,
-    )
-    experts = read_experts(config, shared=width * config.integer("n_shared_experts", low=0))
-    wide = config.integer("hidden_size") // config.integer("num_attention_heads")  # 42 by default: no divisor
-    attention = grouped(
-        config, kv_heads=4 if sarvam else 8, head_dim={"solar_open": 128, "sarvam_moe": 64}.get(family) or wide
-    )
-    share = rotary_share(config, 0.5 if family == "glm4_moe" else 1.0)
-    attention = replace(attention_biased(config, attention, out=False), rotary_dim=int(attention.head_dim * share))
-    if config.flag("use_qk_norm", default=sarvam) and not solar:
-        attention = replace(attention, qk_norm="shared")
-    dense = 0 if solar else config.integer("first_k_dense_replace", default=1, low=0)
-    halves = mixture(config, experts, lambda index: index >= dense)
+def _glm(config: Config, attention: Attention, *, share: float, dense: int, normed: bool = False) -> Architecture:
+    """Dense layers first, then routed and shared experts; biases on queries, keys and values only."""
+    shared = config.integer("moe_intermediate_size") * config.integer("n_shared_experts", low=0)
+    rotated = int(attention.head_dim * rotary_share(config, share))
+    attention = replace(attention_biased(config, attention, out=False), rotary_dim=rotated)
+    attention = replace(attention, qk_norm="shared") if normed else attention
+    halves = mixture(config, read_experts(config, shared=shared), lambda index: index >= dense)
     return read_decoder(config, stack(halves, [attention] * len(halves)), Norm())
+
+
+def glm4_moe(config: Config) -> Architecture:
+    """GLM 4.5 to 4.7, and the text model of 4.5V: half of each head rotated; a head's width is rounded down."""
+    vision = config.string("model_type") == "glm4v_moe_text"
+    config = assumed(config, n_routed_experts=128, num_experts_per_tok=8, moe_intermediate_size=1408)
+    config = assumed(config, n_shared_experts=1, attention_bias=vision)
+    wide = config.integer("hidden_size") // config.integer("num_attention_heads")
+    normed = config.flag("use_qk_norm", default=False) and not vision
+    dense = config.integer("first_k_dense_replace", default=1, low=0)
+    return _glm(config, grouped(config, kv_heads=8, head_dim=wide), share=0.5, dense=dense, normed=normed)
+
+
+def solar_open(config: Config) -> Architecture:
+    """Solar Open: as GLM 4.5 without dense layers, whole heads rotated."""
+    config = assumed(config, n_routed_experts=128, num_experts_per_tok=8, moe_intermediate_size=1280)
+    config = assumed(config, n_shared_experts=1)
+    return _glm(config, grouped(config, kv_heads=8, head_dim=128), share=1.0, dense=0)
+
+
+def sarvam_moe(config: Config) -> Architecture:
+    """Sarvam MoE: as GLM 4.5 with norms on query and key heads, under other names as well."""
+    names = {"n_routed_experts": ("num_experts", 128), "n_shared_experts": ("num_shared_experts", 1)}
+    renamed = {common: config.integer(own, default=usual) for common, (own, usual) in names.items()}
+    bias = config.flag("use_qkv_bias", default=False)
+    config = assumed(config, **renamed, num_experts_per_tok=6, moe_intermediate_size=1024, attention_bias=bias)
+    normed = config.flag("use_qk_norm", default=True)
+    dense = config.integer("first_k_dense_replace", default=1, low=0)
+    return _glm(config, grouped(config, kv_heads=4, head_dim=64), share=1.0, dense=dense, normed=normed)
 
 
 def minimax_m2(config: Config) -> Architecture:
@@ -327,8 +339,9 @@ FAMILIES: dict[str, Callable[[Config], Architecture]] = {
     "llama4_text": llama4,
     "ernie4_5_moe": ernie4_5_moe,
     "glm4_moe": glm4_moe,
-    "solar_open": glm4_moe,
+    "glm4v_moe_text": glm4_moe,
+    "solar_open": solar_open,
     "qwen3_vl_moe_text": qwen3_vl_moe,
-    "sarvam_moe": glm4_moe,
+    "sarvam_moe": sarvam_moe,
     "minimax_m2": minimax_m2,
 }

@@ -134,7 +134,7 @@ def sparse_latent(config: Config) -> Architecture:
     glm = config.string("model_type") == "glm_moe_dsa"
     wide = {"q_lora_rank": 2048, "qk_nope_head_dim": 192, "v_head_dim": 256, "index_n_heads": 32}
     config = assumed(config, **(wide if glm else {"q_lora_rank": 1536, "index_n_heads": 64}))
-    kinds(config, "layer_types", (INDEXED,), lambda _: False)
+    kinds(config, "layer_types", (INDEXED, "deepseek_sparse_attention"), lambda _: False)  # one kind, two names
     attention = replace(latent_attention(config), selected=config.integer("index_topk", default=2048))
     first = config.integer("first_k_dense_replace", default=3, low=0)
     halves = mixture(config, routed_experts(config, 256, 8, 2048), lambda index: index >= first)

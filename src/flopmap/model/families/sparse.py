@@ -203,6 +203,7 @@ def deepseek_v4(config: Config) -> Architecture:
 
     Keys are values, one for all heads. Layers that route by a table of tokens still compute the scores.
     """
+    refuse(config, "architectures", (["DeepseekV4ForCausalLM"],))
     for field in ("attention_bias", "mlp_bias"):
         refuse(config, field, (False,))
     refuse(config, "n_shared_experts", (1,))
@@ -369,6 +370,7 @@ def _note_attention(config: Config, kind: str, index: int) -> LatentAttention:
 
 FAMILIES: dict[str, Callable[[Config], Architecture]] = {
     "axk2": axk2,
+    "deepseek_ref": deepseek_v4,  # as SGLang's own checkpoints name it
     "deepseek_v4": deepseek_v4,
     "dots3_note_text": dots3_note,
     "hy_v4": hy_v4,
