@@ -315,7 +315,8 @@ def maker(config: Config) -> Callable[..., Model]:
         return made
     # a decoder's config, whose type is that of the whole model: transformers.models.musicgen.configuration_musicgen
     kind = type(config).__module__.split(".")[2]
-    return getattr(transformers, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind])._from_config  # noqa: SLF001
+    made = getattr(transformers, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind])._from_config  # noqa: SLF001
+    return made  # noqa: RET504 - typed above
 
 
 def zero_weights(model: Model) -> None:
@@ -500,20 +501,51 @@ def modules(model: Model, ledgers: list[Ledger | None]) -> list[list[Any]]:
     return rows
 
 
+def remarks(rows: list[list[Any]]) -> list[str]:
+    """Say what a reader of the counts would not expect: what decode repeats, and what a pass runs several times."""
+    whole = {
+        starred(name) for name, _, _, first, _, second in rows if first and first == second and "pooler" not in name
+    }
+    again: dict[int, set[str]] = {}
+    for name, kind, calls, *_ in rows:
+        if kind == "Linear" and calls and calls > 1:
+            parent = starred(name).partition("*")[0].rstrip(".") or name
+            again.setdefault(calls, set()).add(parent)
+    notes = [f"a decode step runs over the whole context in {', '.join(sorted(whole))}"] if whole else []
+    return notes + [
+        f"called {calls} times a pass: linear modules of {', '.join(sorted(again[calls]))}" for calls in sorted(again)
+    ]
+
+
 def flop_truth(runs: Runs, model: Model) -> Fields:
     """Count both runs and say which module did what."""
     prefilled, first = runs.first(prefill, WAYS)
     ways = WAYS if prefilled.get("device", "meta") == "meta" else WAYS[2:]
     decoded, second = runs.first(decode, tuple(way for way in ways if way.use_cache))
     unused = sorted(set(map(starred, first.unused(runs.model(prefilled["device"]))))) if first else []
+    rows = modules(model, [first, second])
+    notes = remarks(rows)
+    notes += ["some tensors are built but not used by a text prefill: see unused"] if unused else []
+    notes += ["some operators are not counted: see uncounted"] if "uncounted" in prefilled else []
     truth: Fields = {
         "flop": {"prefill": prefilled if first else None, "decode": decoded if second else None},
-        "modules": modules(model, [first, second]),
+        "modules": rows,
         "unused": unused,
-        "notes": ["some tensors are built but not used by a text prefill: see unused"] if unused else [],
+        "notes": notes,
     }
-    why = {name: run["failed"] for name, run in (("prefill", prefilled), ("decode", decoded)) if "failed" in run}
+    why = {
+        "prefill": prefilled.get("failed") if not first else None,
+        "decode": decoded.get("failed") if not second else None,
+    }
+    why = {name: failed for name, failed in why.items() if failed}
     return truth | ({"why": why} if why else {})
+
+
+def unbuilt(fields: Fields) -> list[str]:
+    """Say which parts of a config transformers does not build."""
+    heads = fields.get("num_nextn_predict_layers") or fields.get("mtp_num_hidden_layers")
+    notes = [f"the config's {heads} multi-token prediction layers are not built"] if heads else []
+    return notes + [note for _, inner in nested(fields) for note in unbuilt(inner)]
 
 
 def truth_of(kind: str, special: Fields, save: Callable[[Fields], None]) -> None:
@@ -549,6 +581,7 @@ def truth_of(kind: str, special: Fields, save: Callable[[Fields], None]) -> None
     truth |= {"changed": changes} if changes else {}
     truth |= parameters(model)
     save(truth | {"flop": None, "why": "not counted yet", "notes": notes})
+    notes += unbuilt(truth["config"])
     counted = flop_truth(Runs(config, model, special.get("rows", 1)), model)
     save(truth | counted | {"notes": notes + counted["notes"]})
 

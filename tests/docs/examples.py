@@ -1,7 +1,8 @@
 """The examples of the documents: the commands in their console blocks, and the output pasted below them.
 
 A block of ``console`` holds commands (``$ flopmap ...``), each with its output below it or with none. A last line
-``...`` says that the output goes on. ``python tests/docs/examples.py`` renews what is pasted.
+``...`` says that the output goes on. ``python tests/docs/examples.py`` renews what is pasted, and what is counted
+(``counts.py``).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import NamedTuple
 from flopmap.cli.main import main
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+COUNTED = ("README.md", "CHANGELOG.md", "docs/design.md")
 DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 OVERLAY = "my-book"
@@ -36,6 +38,31 @@ CONFIG = {
     "tie_word_embeddings": True,
     "torch_dtype": "bfloat16",
 }
+DEEPSEEK_V3 = {
+    "architectures": ["DeepseekV3ForCausalLM"],
+    "model_type": "deepseek_v3",
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "moe_intermediate_size": 2048,
+    "num_hidden_layers": 61,
+    "num_attention_heads": 128,
+    "num_key_value_heads": 128,
+    "q_lora_rank": 1536,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 8,
+    "first_k_dense_replace": 3,
+    "num_nextn_predict_layers": 1,
+    "vocab_size": 129280,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+    "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]},
+}
+CONFIGS = {"config.json": CONFIG, "DeepSeek-V3/config.json": DEEPSEEK_V3}
 
 
 class Example(NamedTuple):
@@ -83,9 +110,9 @@ def overlay_files() -> dict[str, str]:
 
 
 def furnish(folder: Path) -> None:
-    """Put what the examples need into a folder: a config.json, and the overlay of CONTRIBUTING.md."""
-    (folder / "config.json").write_text(json.dumps(CONFIG))
-    for name, text in overlay_files().items():
+    """Put what the examples need into a folder: configs, and the overlay of CONTRIBUTING.md."""
+    configs = {name: json.dumps(fields) for name, fields in CONFIGS.items()}
+    for name, text in {**configs, **overlay_files()}.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -117,7 +144,13 @@ def renew(document: Path) -> None:
         fresh = lines[: len(example.shown)] if example.goes_on else lines
         before, after = ("\n".join((f"$ {example.command}", *shown)) for shown in (example.shown, fresh))
         text = text.replace(before, after)
-    document.write_text(text)
+    rewrite(document, text)
+
+
+def rewrite(document: Path, text: str) -> None:
+    """Write a document that is not what it was."""
+    if text != document.read_text():
+        document.write_text(text)
 
 
 if __name__ == "__main__":
@@ -126,4 +159,11 @@ if __name__ == "__main__":
         os.chdir(scratch)
         for name in DOCUMENTS:
             renew(name)
+    sys.path.insert(0, str(ROOT))
+    from flopmap.records.book import load
+    from tests.docs.counts import facts, renewed
+
+    known = facts(load(), ROOT)
+    for counted in COUNTED:
+        rewrite(ROOT / counted, renewed((ROOT / counted).read_text(), counted, known))
     sys.exit(0)

@@ -376,6 +376,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"quant_method": "fp8", "modules_to_not_convert": ["*x*"] * 5000},
         f"more than 4000 wildcards and expressions is not understood{NAME_IT}",
     ),
+    (
+        {"quant_method": "gptq", "modules_in_block_to_quantize": 3},
+        "modules_in_block_to_quantize: 3 is not a list of lists of strings",
+    ),
     ({"quant_method": "fp8", "weight_block_size": [128]}, "weight_block_size: [128] is not two whole numbers"),
     ({"quant_method": "fp8", "modules_to_not_convert": 3}, "modules_to_not_convert: 3 is not a list of strings"),
     (

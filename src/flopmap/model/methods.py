@@ -114,7 +114,8 @@ def _gptq(config: Settings) -> Scheme:
     blocks = config.fields.get("modules_in_block_to_quantize")
     if not blocks:
         return Scheme(stored, kept, head=head)
-    names = [name for block in blocks for name in (block if isinstance(block, list) else [block])]
+    outer: list[Any] = blocks if isinstance(blocks, list) else [blocks]
+    names: list[Any] = [name for inner in outer for name in (inner if isinstance(inner, list) else [inner])]
     if not all(isinstance(name, str) for name in names):
         raise config.error("modules_in_block_to_quantize", f"{shown(blocks)} is not a list of lists of strings")
     return Scheme(None, kept, ((tuple(names), stored),), head)

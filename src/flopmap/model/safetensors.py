@@ -18,6 +18,8 @@ from flopmap.model.tensors import Tensor
 from flopmap.quantity import shown
 
 MAX_HEADER_BYTES = 100_000_000  # the format's own limit
+MAX_TENSORS = 1_100_000  # as objects in the JSON; they take 400 bytes each when decoded
+MAX_NAMED_BYTES = 10_000_000  # headers up to this size are decoded a second time, to name the tensor that is wrong
 MAX_SHARDS = 10_000
 LENGTH_BYTES = 8
 MAX_DIMENSIONS = 64
@@ -115,10 +117,14 @@ def read_file(path: str) -> list[Tensor]:
 
 def _entries(raw: bytes, path: str) -> dict[str, Entry]:
     """The header by tensor. A name that comes twice is refused."""
+    if raw.count(b"{") > MAX_TENSORS:
+        raise ConfigError(f"{path}: header: too many tensors (at most {MAX_TENSORS})")
     try:
         try:
             entries = msgspec.json.decode(raw, type=dict[str, Entry])
-        except msgspec.ValidationError:
+        except msgspec.ValidationError as error:
+            if len(raw) > MAX_NAMED_BYTES:
+                raise ConfigError(f"{path}: header: {error}") from None
             entries = _one_by_one(raw, path)
         entries.pop(METADATA, None)
         # where nothing is escaped, every entry spells this key once, and a count at the speed of a search is enough
@@ -254,6 +260,8 @@ def read_index(folder: Path) -> dict[str, str]:
             raw = file.read(MAX_HEADER_BYTES + 1)
         if len(raw) > MAX_HEADER_BYTES:
             raise ConfigError(f"{path}: too large for an index (at most {MAX_HEADER_BYTES} bytes)")
+        if raw.count(b'"') > 4 * MAX_TENSORS:  # a tensor and its file
+            raise ConfigError(f"{path}: too many tensors for an index (at most {MAX_TENSORS})")
         shard_of = msgspec.json.decode(raw, type=_Index).weight_map
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None

@@ -39,6 +39,7 @@ class Names:
 
     def __init__(self, architecture: Architecture) -> None:
         self.inside: dict[int | None, dict[str, str]] = {}
+        self.known: dict[tuple[str, str, int, str, bool], tuple[str, str]] = {}
         self.layers = len(architecture.layers)
         same: dict[int, dict[str, str]] = {}  # layers that are equal share one table
         for index, module in modules(architecture):
@@ -53,15 +54,19 @@ class Names:
 
     def place(self, tensor: Tensor) -> Place:
         """Where a tensor belongs."""
-        if any(part.startswith(OTHER_PARTS) for part in tensor.name.split(".")):
-            return Place("", UNUSED)
         found = LAYER.search(tensor.name)
         if found is None:
-            return self._outside(tensor)
-        layer, rest = int(found[1]), EXPERT.sub("experts.0.", found[2])
-        if layer >= self.layers:
+            return Place("", UNUSED) if _is_other(tensor.name) else self._outside(tensor)
+        layer, before, rest = int(found[1]), tensor.name[: found.start(1)], EXPERT.sub("experts.0.", found[2])
+        table = self.inside.get(layer, {})
+        key = (before, rest, id(table), tensor.dtype, len(tensor.shape) > 1)  # one answer for hundreds of experts
+        if key not in self.known:
+            unused = _is_other(before) or _is_other(rest)
+            self.known[key] = ("", UNUSED) if unused else self._inside(table, rest, tensor)
+        op, kind = self.known[key]
+        if layer >= self.layers and kind != UNUSED:
             return Place("", MATRIX, layer)
-        return Place(*self._inside(self.inside.get(layer, {}), rest, tensor), layer)
+        return Place(op, kind, layer if kind != UNUSED else None)
 
     def _inside(self, table: dict[str, str], rest: str, tensor: Tensor) -> tuple[str, str]:
         """The op and kind of what ``rest`` names in a layer."""
@@ -86,6 +91,11 @@ class Names:
         table = self.inside.get(None, {})
         start = next((index for index, part in enumerate(parts) if part in table), 0)
         return Place(*self._inside(table, ".".join(parts[start:]), tensor))
+
+
+def _is_other(name: str) -> bool:
+    """Whether a name leads to a tower, a connector or a draft head."""
+    return any(part.startswith(OTHER_PARTS) for part in name.split("."))
 
 
 def read_beside_config(name: str) -> Checkpoint:

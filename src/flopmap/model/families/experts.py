@@ -198,8 +198,9 @@ def olmoe(config: Config) -> Architecture:
 
 
 def phimoe(config: Config) -> Architecture:
-    """Phi-3.5 MoE: LayerNorms with biases."""
-    config = assumed(config, num_local_experts=16, num_experts_per_tok=2)
+    """Phi-3.5 MoE: LayerNorms with biases; the router picks two experts whatever ``num_experts_per_tok`` says."""
+    config = assumed(config, num_local_experts=16)
+    config = Config({**config.fields, "num_experts_per_tok": 2}, config.name)
     attention = attention_biased(config, grouped(config, kv_heads=8))
     layer = Layer(attention=attention, feed_forward=read_experts(config, width="intermediate_size"))
     layers = read_layers(config, layer, config.optional("sliding_window"), lambda _: True)

@@ -72,7 +72,7 @@ def hunyuan(config: Config) -> Architecture:
             raise config.error(field, f"{shown(config.fields[field])} is not understood (understood: {expected})")
     refuse(config, "use_cla", (False,))
     chosen = each(config, "moe_topk", 1)
-    config = assumed(config, num_experts=1, num_experts_per_tok=1)
+    config = Config({"num_experts": 1, **config.fields, "num_experts_per_tok": max(chosen)}, config.name)
     attention = replace(attention_biased(config, grouped(config)), qk_norm="shared")
     experts = read_experts(config, shared=config.integer("intermediate_size"), width="intermediate_size")
     halves = [replace(experts, top_k=top) for top in chosen]
@@ -251,11 +251,15 @@ def hy_v3(config: Config) -> Architecture:
 
 def aria(config: Config) -> Architecture:
     """Aria (text): every layer routed and shared experts of one width."""
-    width, together = config.integer("intermediate_size"), config.integer("moe_num_shared_experts", default=2)
+    bias = config.flag("mlp_bias", default=False)
+    width, together = (
+        config.integer("intermediate_size"),
+        config.integer("moe_num_shared_experts", default=2, low=int(bias)),
+    )
     chosen = {"num_experts": config.integer("moe_num_experts", default=8)}
     config = assumed(config, **chosen, num_experts_per_tok=config.integer("moe_topk", default=2))
     experts = read_experts(config, shared=width * together, width="intermediate_size")
-    experts = replace(experts, shared_bias=config.flag("mlp_bias", default=False))
+    experts = replace(experts, shared_bias=bias)
     attention = attention_biased(config, grouped(config))
     return read_decoder(config, stack([experts] * layer_count(config), [attention] * layer_count(config)), Norm())
 

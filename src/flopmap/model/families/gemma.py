@@ -210,24 +210,6 @@ def gemma4_around(config: Config) -> Architecture:
     return gemma4(Config({**kind, **text, **tied}, config.name))
 
 
-def gemma4_assistant(config: Config) -> Architecture:
-    """Gemma 4's draft model: every layer attends to caches of the main model, whose rows are projected in and out."""
-    if flag_of(config, "use_ordered_embeddings"):
-        raise config.error("use_ordered_embeddings", "an LM head over clusters of tokens is not understood")
-    unified = config.string("model_type") == "gemma4_unified_assistant"
-    text = config.table("text_config")
-    count = text.get("num_kv_shared_layers") or text.get("num_hidden_layers", 30)
-    kind = {"model_type": "gemma4_unified_text" if unified else "gemma4_text", "hidden_size_per_layer_input": 0}
-    tied = {"tie_word_embeddings": config.flag("tie_word_embeddings", default=True)}
-    decoder = gemma4(Config({**kind, **text, **tied, "num_kv_shared_layers": count}, config.name))
-    main = config.integer("backbone_hidden_size", default=3840 if unified else 1536)
-    return replace(
-        decoder,
-        before=(*decoder.before, Linear(name="project_in", d_in=2 * main, d_out=decoder.hidden)),
-        after=(Linear(name="project_out", d_in=decoder.hidden, d_out=main),),
-    )
-
-
 def gemma3n(config: Config) -> Architecture:
     """Gemma 3n: four streams that a small router mixes (AltUp), a low-rank path beside attention, shared caches."""
     config = absent(
@@ -313,10 +295,8 @@ def _streams(config: Config) -> tuple[Piece, ...]:
 FAMILIES: dict[str, Callable[[Config], Architecture]] = {
     "gemma3n_text": gemma3n,
     "gemma4": gemma4_around,
-    "gemma4_assistant": gemma4_assistant,
     "gemma4_text": gemma4,
     "gemma4_unified": gemma4_around,
-    "gemma4_unified_assistant": gemma4_assistant,
     "gemma4_unified_text": gemma4,
     "vaultgemma": vaultgemma,
 }

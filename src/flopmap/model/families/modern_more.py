@@ -116,12 +116,12 @@ def text_of(config: Config) -> Config:
 
 def qwen2_vl(config: Config) -> Architecture:
     """Qwen 2 and 2.5 VL (text decoder): Qwen 2 with eight key heads by default."""
-    return qwen2(absent(without(text_of(config), "head_dim"), num_key_value_heads=8, max_window_layers=80))
+    return qwen2(absent(without(config, "head_dim"), num_key_value_heads=8, max_window_layers=80))
 
 
 def qwen3_vl(config: Config) -> Architecture:
     """Qwen 3 VL (text decoder): Qwen 3 without windows."""
-    return qwen3(without(text_of(config), "use_sliding_window", "layer_types"))
+    return qwen3(without(config, "use_sliding_window", "layer_types"))
 
 
 def glm_vision(config: Config) -> Architecture:
@@ -283,9 +283,7 @@ FAMILIES: dict[str, Callable[[Config], Architecture]] = {
     "iquestcoder": iquestcoder,
     "nanochat": nanochat,
     "phi4_multimodal": phi4_multimodal,
-    "qwen2_5_vl": qwen2_vl,
     "qwen2_5_vl_text": qwen2_vl,
-    "qwen2_vl": qwen2_vl,
     "qwen2_vl_text": qwen2_vl,
     "qwen3_vl_text": qwen3_vl,
     "modernbert-decoder": modernbert,

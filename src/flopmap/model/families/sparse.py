@@ -53,9 +53,7 @@ def jetmoe(config: Config) -> Architecture:
     config = assumed(config, num_local_experts=8, num_experts_per_tok=2, kv_channels=128, num_key_value_heads=16)
     hidden, dim = config.integer("hidden_size"), config.integer("kv_channels", "head_dim")
     keys = config.integer("num_key_value_heads")
-    experts = read_experts(
-        assumed(config, hidden_act=config.string("activation_function", default="silu")), width="intermediate_size"
-    )
+    experts = read_experts(config, width="intermediate_size")
     attention = Attention(
         heads=keys * experts.top_k, kv_heads=keys, head_dim=dim, value_dim=dim, rotary_dim=dim, projected=False
     )
