@@ -51,16 +51,21 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Statistic(NamedTuple):
-    """A sum over the step: a glossary symbol, over one phase or all, under a layer's window or none."""
+    """A sum over the step: a glossary symbol, over one phase or all, under a layer's window (or chunk) or none."""
 
     symbol: str
     phase: Phase | None = None
     window: int | None = None
+    chunked: bool = False
 
     @property
     def name(self) -> str:
         """The name of the sum as an argument of compiled formulas."""
-        return "_".join(str(part) for part in (self.symbol, self.phase, self.window) if part is not None)
+        return "_".join(
+            str(part)
+            for part in (self.symbol, self.phase, self.window, "chunk" if self.chunked else None)
+            if part is not None
+        )
 
 
 def decode_step(batch: Number, context: Number) -> Step:
@@ -86,7 +91,8 @@ def formula(statistic: Statistic, glossary: Glossary, conventions: Mapping[str, 
         written = readings.get(conventions.get(convention, ""), written)
     if statistic.window is None or not symbol.windowed or (written != symbol.sum):
         return parse_once(written)
-    return bind(parse_once(symbol.windowed), {"window": statistic.window})
+    within = symbol.chunked if statistic.chunked and symbol.chunked else symbol.windowed
+    return bind(parse_once(within), {"window": statistic.window})
 
 
 def statistics_function(

@@ -35,6 +35,7 @@ from tests.docs.examples import (
     output,
     run,
 )
+from tools.oracle_table import TABLE, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -268,6 +269,11 @@ def test_a_number_in_the_documents_is_what_is_there(sentence: Sentence, book: Bo
     # after a change of the book or the families: python tests/docs/examples.py
     assert list(written) == [str(known[name]) for name in names(sentence)]
     assert sentence.document in COUNTED
+
+
+def test_the_table_of_the_oracle_is_what_its_script_writes(book: Book) -> None:
+    current = table(book) == TABLE.read_text()
+    assert current, "python tools/oracle_table.py"
 
 
 def test_the_model_types_of_the_readme_are_understood() -> None:

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flopmap.floor.summary import memory
-from flopmap.step import Group, mixed_step, prefill_step
+from flopmap.records.book import load
+from flopmap.records.formula import value
+from flopmap.step import Group, Statistic, formula, mixed_step, prefill_step
 from tests.physics.support import (
     LLAMA_8B,
     decode,
@@ -234,3 +236,18 @@ def test_a_prompt_under_a_window_stores_only_the_window(book: Book) -> None:
     pairs = 4096 * 4097 // 2 + 5904 * 4096
     attention = sum(line.costs["matrix"] for line in step.lines if line.line.op.op_class == "prefill-attention")
     assert attention == 32 * 32 * pairs * 4 * 128
+
+
+GLOSSARY = load().glossary
+
+
+@given(st.integers(0, 60), st.integers(1, 60), st.integers(1, 20))
+def test_chunked_attention_counts_the_pairs_of_each_chunk(past: int, new: int, chunk: int) -> None:
+    # token p sees the tokens of its own chunk up to itself: p mod chunk + 1 of them
+    seen = sum(position % chunk + 1 for position in range(past, past + new))
+    pairs, kv = (
+        value(formula(Statistic(name, None, chunk, chunked=True), GLOSSARY, {}), {"new": new, "past": past})
+        for name in ("pairs", "kv")
+    )
+    assert pairs == seen
+    assert kv == past % chunk

@@ -38,6 +38,8 @@ def _symbol_formulas(name: str, symbol: Symbol) -> Iterator[tuple[Path_, str]]:
         yield (*at, "sum"), symbol.sum
     if symbol.windowed:
         yield (*at, "windowed"), symbol.windowed
+    if symbol.chunked:
+        yield (*at, "chunked"), symbol.chunked
     for convention, readings in symbol.conventions.items():
         for choice, text in readings.items():
             yield (*at, "conventions", convention, choice), text

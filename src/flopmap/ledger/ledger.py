@@ -76,8 +76,11 @@ def _line(op: Op, scenario: Scenario, book: Book, formats: dict[str, float]) -> 
         if known.value is not None:
             formats = {**formats, symbol: known.value}
         else:
-            statistics[symbol] = Statistic(symbol, op.phase, op.window if known.windowed else None)
-    own = op.weights == "weights" and op.name not in scenario.precision.stored
+            window = op.window if known.windowed else None
+            statistics[symbol] = Statistic(symbol, op.phase, window, chunked=op.chunked and bool(known.chunked))
+    # a matrix that is stored in its own narrow format may be multiplied as fast as the others: a floor assumes it is
+    wide = formats["weight_bytes"] >= formats["act_bytes"]
+    own = op.weights == "weights" and not (wide and op.name in scenario.precision.stored)
     math = scenario.precision.math if own else scenario.precision.activation_math
     return Line(op=op, op_class=record, formats=formats, statistics=statistics, math=math)
 

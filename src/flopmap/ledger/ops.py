@@ -42,6 +42,7 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
     shapes: tuple[tuple[str, int], ...] = ()
     phase: Phase | None = None
     window: int | None = None
+    chunked: bool = False
     weights: Literal["weights", "activations"] = "activations"
 
 
@@ -123,7 +124,7 @@ def _attention(attention: Attention, hidden: int, phases: tuple[Phase, ...]) -> 
         keys = 0 if attention.reuses_cache else attention.kv_heads
         rotated = (heads[0], ("kv_heads", keys), ("rotary_dim", attention.rotary_dim))
         yield Op(name="attention.rope", op_class="rope", shapes=rotated)
-    suffix = f"[window {attention.window}]" if attention.window else ""
+    suffix = f"[{'chunk' if attention.chunked else 'window'} {attention.window}]" if attention.window else ""
     if not attention.reuses_cache:
         written = (heads[1], *widths)
         yield Op(name=f"attention.kv_write{suffix}", op_class="kv-write", shapes=written, window=attention.window)
@@ -138,6 +139,7 @@ def _attention(attention: Attention, hidden: int, phases: tuple[Phase, ...]) -> 
             shapes=(*heads, *widths, ("capped", int(attention.capped))),
             phase=phase,
             window=attention.window or attention.selected,
+            chunked=attention.chunked,
         )
     if attention.projected:
         yield _gemm("attention.out", attention.output_width, hidden, bias=attention.out_bias)

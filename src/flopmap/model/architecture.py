@@ -34,7 +34,8 @@ class Indexer(msgspec.Struct, frozen=True, kw_only=True):
 class Attention(msgspec.Struct, frozen=True, kw_only=True):
     """Softmax attention. ``kv_heads`` equals ``heads`` (multi-head), divides it (grouped) or is 1 (multi-query).
 
-    ``window``: a token sees itself and ``window - 1`` tokens before it; None is the whole context.
+    ``window``: a token sees itself and ``window - 1`` tokens before it (``chunked``: those of its chunk of ``window``
+    tokens); None is the whole context.
     ``qk_norm``: a norm on query and key heads, with one weight vector for all heads or one a head (``per-head``: over
     each head; ``whole``: over all heads at once). Key and value biases follow ``qkv_bias`` unless they are given.
     ``input_width`` differs from the hidden width where attention reads another row than the layer's own.
@@ -49,6 +50,7 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True):
     value_dim: int
     rotary_dim: int = 0
     window: int | None = None
+    chunked: bool = False
     qkv_bias: bool = False
     value_bias: bool | None = None
     key_bias: bool | None = None

@@ -16,14 +16,21 @@ from flopmap.records.book import Book, UnknownRecordError
 from flopmap.records.types import Model
 
 MAX_CONFIG_BYTES = 10_000_000
+WHOLE = ("phi4_multimodal",)  # families whose towers are counted as held
 PREDICTORS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
 BESIDE = ("text_config", "quantization_config", "generation_config")
 STATE_DTYPES = ("mamba_ssm_cache_dtype", "mamba_ssm_dtype")
-TEXT_FAMILIES = {
+TEXT_FAMILIES = {  # what a nested text_config is when it does not say so
+    "aria": "aria_text",
     "gemma3": "gemma3_text",
+    "glm4v_moe": "glm4v_moe_text",
+    "kimi_k25": "kimi_k2",
+    "llama4": "llama4_text",
+    "minimax_m3_vl": "minimax_m3_vl_text",
     "qwen3_5": "qwen3_5_text",
     "qwen3_5_moe": "qwen3_5_moe_text",
-}  # what a nested text_config is when it does not say so
+    "qwen3_vl_moe": "qwen3_vl_moe_text",
+}
 SAFETENSORS = (".safetensors", ".safetensors.index.json")
 WEIGHTS = (".gguf", *SAFETENSORS)
 DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "half": "fp16"}
@@ -163,7 +170,7 @@ def from_config(fields: dict[str, Any], name: str) -> Checkpoint:
     """Read the fields of a config in transformers 4 or 5 spelling, the text model's where it is nested."""
     outer = Config(fields, name)
     text = outer.table("text_config")
-    inner = Config({**_inherited(fields), **text}, name) if text else outer
+    inner = Config(_nested(fields, text), name) if text else outer
     architecture = read_family(inner)
     field, dtype = inner.named_string("dtype", "torch_dtype")
     if not dtype:
@@ -190,6 +197,12 @@ def _not_counted(inner: Config, outer: Config | None) -> tuple[str, ...]:
         for field in PREDICTORS
         if isinstance(inner.fields.get(field), int) and inner.fields[field] > 0
     ]
+    if outer is None and inner.fields.get("model_type") not in WHOLE:
+        left += [
+            f"{field} (only the text decoder is counted)"
+            for field, value in inner.fields.items()
+            if field.endswith("_config") and field not in BESIDE and isinstance(value, dict)
+        ]
     if outer is not None:
         towers = [field for field in outer.fields if field.endswith("_config") and field not in BESIDE]
         around = ", ".join(towers) or "what is around it"
@@ -197,8 +210,9 @@ def _not_counted(inner: Config, outer: Config | None) -> tuple[str, ...]:
     return tuple(left)
 
 
-def _inherited(fields: dict[str, Any]) -> dict[str, Any]:
-    """What a nested text model takes from the config around it."""
-    kept = {key: fields[key] for key in ("tie_word_embeddings",) if key in fields}
+def _nested(fields: dict[str, Any], text: dict[str, Any]) -> dict[str, Any]:
+    """A nested text model, with what the config around it decides: its kind when it does not say, and what is tied."""
     family = fields.get("model_type")
-    return kept | ({"model_type": TEXT_FAMILIES[family]} if isinstance(family, str) and family in TEXT_FAMILIES else {})
+    around = {"model_type": TEXT_FAMILIES[family]} if isinstance(family, str) and family in TEXT_FAMILIES else {}
+    tied = {key: fields[key] for key in ("tie_word_embeddings",) if key in fields}
+    return {**around, **text, **tied}

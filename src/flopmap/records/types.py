@@ -220,7 +220,7 @@ class Trap(Record, frozen=True, kw_only=True):
 
 
 class Symbol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A symbol of the formulas. ``sum`` (and ``windowed``) make it a statistic: summed over the step's sequences."""
+    """A symbol of the formulas. ``sum`` (``windowed``, ``chunked``) make it a statistic: summed over sequences."""
 
     unit: str
     meaning: str
@@ -228,6 +228,7 @@ class Symbol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     source: str = ""
     sum: str = ""
     windowed: str = ""
+    chunked: str = ""
     conventions: dict[str, dict[str, str]] = {}
 
 

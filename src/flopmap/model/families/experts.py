@@ -245,6 +245,7 @@ def llama4(config: Config) -> Architecture:
             normed if turns and config.flag("use_qk_norm", default=True) else attention,
             rotary_dim=attention.rotary_dim if turns else 0,
             window=chunk if kind != FULL else None,
+            chunked=kind != FULL,
         )
         for turns, kind in zip(rotated, listed, strict=True)
     ]
