@@ -45,6 +45,18 @@ def counted(truth: dict[str, Any], book: Book, tmp_path: Path, **scenario: Any) 
     return price(make(request, book), book).totals
 
 
+VARIATIONS = json.loads((FOLDER.parent / "variations-experts.json").read_text())
+
+
+@pytest.mark.parametrize("truth", [pytest.param(truth, id=truth["id"]) for truth in VARIATIONS])
+def test_variations_of_mixtures_count_as_torch_does(truth: dict[str, Any], book: Book, tmp_path: Path) -> None:
+    # other sizes, heads, windows, expert counts, ties, biases and layer patterns; a prefill of 64 tokens
+    totals = counted(truth, book, tmp_path, phase="prefill", input_len=64, conventions=AS_TORCH)
+    assert totals["parameters"] == truth["parameters"]
+    if truth["matrix"] is not None:  # torch could not count every product of a few
+        assert totals["matrix"] == truth["matrix"] or truth["config"]["model_type"] in EXCEPTIONS
+
+
 @pytest.mark.parametrize("model_type", [name for name in TYPES if name in INDEX])
 def test_parameters_are_those_of_the_reference(model_type: str, book: Book, tmp_path: Path) -> None:
     truth = truth_of(model_type)
