@@ -36,6 +36,8 @@ ENOUGH = 0.95
 # Modules whose tests of the form test_...(book) are run, those nearest to single formulas first.
 SUITE = (
     "tests.physics.test_ops",
+    "tests.physics.test_ops_of_mixtures",
+    "tests.physics.test_ops_of_sparse_attention",
     "tests.physics.test_laws",
     "tests.physics.test_steps",
     "tests.physics.test_goldens",

@@ -42,6 +42,16 @@ def test_attention_whose_values_are_its_keys_reads_one_row_for_all_heads(book: B
     assert spent["launches"] == 1
 
 
+def test_queries_outputs_and_scores_of_shared_rows_count_where_the_convention_says_so(book: Book) -> None:
+    qkvo = cost(book, "shared-attention", {"attention-bytes": "qkvo"}, **INDEX, rate=5)
+    naive = cost(book, "shared-attention", {"attention-bytes": "naive"}, **INDEX, rate=5)
+    # a query and an output of each of 4 heads, and one row
+    assert qkvo["activations"] == 7 * (2 * 4 + 1) * 16 * 3
+    # scores and probabilities of 600 / 5 pairs, written and read
+    assert naive["activations"] == 7 * (2 * 4 + 1) * 16 * 3 + 4 * 120 * 4 * 3
+    assert naive["kv_traffic"] == 50 / 5 * 16 * 2
+
+
 def test_a_shared_row_is_stored_once_and_what_it_is_made_of_waits(book: Book) -> None:
     shapes = {"head_dim": 16, "rate": 4, "buffer": 256, "width": 64, "kv_bytes": 2, "act_bytes": 3}
     spent = cost(book, "shared-write", cached=80, written=8, t=8, seqs=5, **shapes)
