@@ -30,7 +30,7 @@ EXCEPTIONS: dict[str, str] = {
 }
 TYPES = sorted(path.stem for path in FOLDER.glob("*.json") if json.loads(path.read_text())["built"])
 PRODUCTS = ("aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm")  # convolutions run on the vector units here
-AS_TORCH = (("mask", "full"), ("logits", "all"))
+AS_TORCH = (("mask", "full"), ("logits", "all"), ("mla", "expanded"))
 
 
 def truth_of(model_type: str) -> dict[str, Any]:

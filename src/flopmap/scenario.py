@@ -216,7 +216,7 @@ def _weights(
     if request.quantization is not None:
         return _format(request.quantization, "weights", "--quantization", book), {}
     if checkpoint.quantization is None:
-        return activations, checkpoint.stored
+        return book.record(Format, checkpoint.weights) if checkpoint.weights else activations, checkpoint.stored
     from flopmap.model.quantization import read_quantization
 
     found = read_quantization(checkpoint, book, activations, lambda stored: element_bytes(stored, book))

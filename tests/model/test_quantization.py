@@ -232,6 +232,19 @@ def test_groups_by_targets_are_formats_by_module(book: Book) -> None:
     assert (found.weights.id, found.stored) == ("nvfp4", {"attention.qkv": 1.0, "attention.out": 1.0})
 
 
+def test_where_a_part_lacks_the_data_type_of_most_the_floor_takes_that_of_the_others(
+    tmp_path: Path, book: Book
+) -> None:
+    # most are NVFP4, attention is FP8; an H100 has FP8 but no FP4, a B200 both, an A100 neither
+    fp8 = {"targets": ["re:.*self_attn.*"], "weights": FLOAT8, "input_activations": FLOAT8}
+    nvfp4 = {"num_bits": 4, "type": "float", "group_size": 16}
+    other = {"targets": ["Linear"], "weights": nvfp4, "input_activations": nvfp4}
+    path = folder(tmp_path, LLAMA, quant_method="compressed-tensors", config_groups={"a": fp8, "b": other})
+    request = {part: Request(model=str(path), on=part) for part in ("h100-sxm", "b200", "a100-sxm-80gb")}
+    math = {part: make(asked, book).precision.math for part, asked in request.items()}
+    assert math == {"h100-sxm": "fp8", "b200": "fp4", "a100-sxm-80gb": "bf16"}
+
+
 def test_mixed_precision_quantises_what_it_lists_and_no_more(book: Book) -> None:
     names = [f"model.layers.{index}.mlp.{name}_proj" for index in (0, 1) for name in ("gate", "up", "down")]
     layers: dict[str, Any] = {name: {"quant_algo": "NVFP4", "group_size": 16} for name in names}

@@ -150,13 +150,31 @@ def test_absorbed_attention_reads_one_latent_for_all_heads(book: Book) -> None:
 
 
 def test_prefill_expands_the_latent_of_a_cached_prefix_again(book: Book) -> None:
-    spent = cost(book, "prefill-latent-attention", t=4, pairs=100, kv=20, **LATENT)
-    assert spent["matrix"] == 2 * 100 * 5 * (13 + 11 + 17) + 2 * 20 * 70 * 5 * (13 + 17)
+    spent = cost(book, "prefill-latent-attention", t=40, pairs=1000, kv=20, **LATENT)
+    # scores and values over 1000 pairs; keys and values of 20 cached tokens from latents of 70
+    assert spent["matrix"] == 2 * 1000 * 5 * (13 + 11 + 17) + 2 * 20 * 70 * 5 * (13 + 17)
     assert spent["kv_traffic"] == 20 * (70 + 11) * 2
-    assert spent["activations"] == 4 * 5 * (13 + 11 + 17) * 3
-    assert spent["vector"] == 4 * 100 * 5
-    assert spent["exp"] == 100 * 5
+    assert spent["activations"] == 40 * 5 * (13 + 11 + 17) * 3
+    assert spent["vector"] == 4 * 1000 * 5
+    assert spent["exp"] == 1000 * 5
     assert spent["launches"] == 1
+
+
+def test_few_new_tokens_after_a_long_prefix_attend_to_its_latents(book: Book) -> None:
+    spent = cost(book, "prefill-latent-attention", t=4, pairs=100, kv=20, **LATENT)
+    # latents of 70 twice and 11 rotated, of 100 pairs: less than the expansion of 20 tokens
+    assert spent["matrix"] == 2 * 100 * 5 * (2 * 70 + 11)
+    expanded = cost(book, "prefill-latent-attention", {"mla": "expanded"}, t=4, pairs=100, kv=20, **LATENT)
+    assert expanded["matrix"] == 2 * 100 * 5 * (13 + 11 + 17)
+    # keys and values of 5 heads
+    assert expanded["kv_traffic"] == 20 * 5 * (13 + 11 + 17) * 2
+
+
+def test_a_prompt_of_one_token_multiplies_as_a_decode_step_does(book: Book) -> None:
+    given = {"t": 1, "pairs": 4096, "kv": 4095, **LATENT}
+    decode, prefill = (cost(book, f"{phase}-latent-attention", **given) for phase in ("decode", "prefill"))
+    assert prefill["matrix"] == decode["matrix"]
+    assert prefill["kv_traffic"] == decode["kv_traffic"]
 
 
 def test_queries_outputs_and_scores_count_where_the_convention_says_so(book: Book) -> None:

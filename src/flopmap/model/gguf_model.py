@@ -5,6 +5,7 @@ llama.cpp has its own names for what transformers calls otherwise; here they bec
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec.structs import replace
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DTYPE = "fp16"  # what llama.cpp keeps its cache in unless told otherwise
+DTYPE_BYTES = 2.0
+PLAIN = ("F16", "BF16", "F32", "F64")
 EMBEDDING, HEAD = "token_embd.weight", "output.weight"
 
 # what every architecture may have: our name, theirs behind the architecture's
@@ -279,7 +282,17 @@ def read_gguf(path: str) -> Checkpoint:
     if measured.vector_parameters:
         held = f"{amount(measured.vector_bytes, 'B')} in the file"
         notes.append(f"{measured.vector_parameters} parameters of norms, biases and routers ({held}) count as {DTYPE}")
-    return replace(checkpoint, stored=measured.stored, dtype=DTYPE, assumptions=tuple(notes))
+    stored = {**dict.fromkeys(known, DTYPE_BYTES), **measured.stored}
+    return replace(checkpoint, weights=_most(header), stored=stored, dtype=DTYPE, assumptions=tuple(notes))
+
+
+def _most(header: Header) -> str | None:
+    """The format of most of the file's bytes, which decides what its matrices multiply in; None where it is plain."""
+    sizes = Counter[str]()
+    for tensor in header.tensors:
+        sizes[tensor.dtype] += tensor.nbytes
+    [(most, _)] = sizes.most_common(1)
+    return None if most in PLAIN else most.lower()
 
 
 def _types(header: Header) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from flopmap.model.architecture import Experts
 from flopmap.model.config import ConfigError
 from flopmap.model.methods import EIGHT, METHODS, Scheme, Settings, method_of
@@ -50,7 +52,10 @@ def read_quantization(
         if len(shares) > 1:
             parts = ", ".join(f"{size / total:.0%} {formats[title].id}" for title, size in shares.items())
             notes.append(f"{op}: {parts}; its bytes are the mean over its layers")
-    return Quantization(formats[general], stored, tuple(notes))
+    # where the part lacks the general format's data type, a floor takes that of the other narrow formats for all
+    others = (name for title, other in formats.items() if title != activations.title for name in other.math)
+    math = tuple(dict.fromkeys((*formats[general].math, *others)))
+    return Quantization(replace(formats[general], math=math), stored, tuple(notes))
 
 
 def _elements(

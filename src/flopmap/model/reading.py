@@ -39,12 +39,15 @@ DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "half": "fp1
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """A model as read: its architecture, and what its config says of formats; ``not_counted`` is what is left out.
 
+    ``weights`` is the format of most weights of a file whose tensors were measured, where it is not ``dtype``.
+
     ``stored`` are bytes a parameter of the ops (by name) whose matrices are not in the model's general format: modules
     that a quantised checkpoint leaves alone, or every matrix of a file whose tensors were measured.
     """
 
     name: str
     architecture: Architecture
+    weights: str | None = None
     stored: dict[str, float] = {}
     dtype: str | None = None
     state_dtype: str | None = None
