@@ -169,12 +169,13 @@ def read_yaml(path: Path) -> Config:
     return loaded
 
 
-def book_configs(models: Path, only: str) -> Iterator[tuple[str, Config]]:
-    """Yield the id and config of every model record under ``models`` whose id contains ``only``."""
+def book_configs(models: Path, families: set[str], only: str) -> Iterator[tuple[str, Config]]:
+    """Yield the id and config of every model record of ``families`` under ``models`` whose id contains ``only``."""
     for path in sorted(models.rglob("*.yaml")):
         identifier = path.relative_to(models).as_posix().removesuffix(".yaml")
-        if only in identifier:
-            yield identifier, read_yaml(path)["config"]
+        config = read_yaml(path)["config"]
+        if only in identifier and config.get("text_config", config).get("model_type") in families:
+            yield identifier, config
 
 
 def progress(text: str) -> None:
@@ -183,10 +184,11 @@ def progress(text: str) -> None:
     sys.stderr.flush()
 
 
-def dense(models: Path, only: str) -> list[Truth]:
-    """Return one entry a model record."""
+def dense(models: Path, varied: Path, only: str) -> list[Truth]:
+    """Return one entry a model record, of the families that the YAML file ``varied`` has variations of."""
+    families = {described["base"]["model_type"] for described in read_yaml(varied).values()}
     entries = []
-    for identifier, config in book_configs(models, only):
+    for identifier, config in book_configs(models, families, only):
         progress(identifier)
         entries.append({"id": identifier, "model_type": config["model_type"], **truth_of(config, BOOK_LENGTHS)})
     return entries
@@ -247,7 +249,7 @@ def main() -> None:
     logging.getLogger("transformers").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", category=FutureWarning)
     files = {
-        "dense.json": dense(options.models, options.only),
+        "dense.json": dense(options.models, options.out / "variations.yaml", options.only),
         "variations.json": variations(options.out / "variations.yaml", options.only),
     }
     for name, entries in files.items():

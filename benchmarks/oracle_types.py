@@ -9,6 +9,7 @@ limit, so that none can take the others down.
     pip install torch==2.13.0 transformers==5.24.0 ruamel.yaml
     python benchmarks/oracle_types.py                          # all, the most served first; about half an hour
     python benchmarks/oracle_types.py --out /tmp/x mixtral     # some
+    python benchmarks/oracle_types.py --variations FILE        # count the made-up configs of FILE anew, in place
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ MOST_LAYERS = 16
 MOST_TENSORS = 4000
 TOKEN = 7  # an ordinary token in every vocabulary
 POLL_SECONDS = 0.2
+PRODUCTS = ("aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm")
 
 # Config fields that count layers, and lists that hold layer indices (other lists hold one entry a layer).
 LAYER_FIELDS = {
@@ -315,7 +317,8 @@ def maker(config: Config) -> Callable[..., Model]:
         return made
     # a decoder's config, whose type is that of the whole model: transformers.models.musicgen.configuration_musicgen
     kind = type(config).__module__.split(".")[2]
-    made = getattr(transformers, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind])._from_config  # noqa: SLF001
+    unmapped = type(config).__name__.removesuffix("Config") + "ForCausalLM"  # mistral4 is nobody's automatic choice
+    made = getattr(transformers, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind, unmapped))._from_config  # noqa: SLF001
     return made  # noqa: RET504 - typed above
 
 
@@ -603,6 +606,27 @@ def write(path: Path, truth: Fields) -> None:
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
+def recounted(entry: Fields) -> Fields:
+    """Return an entry of a file of variations with its parameters and matrix products counted from its config.
+
+    ``matrix`` is null where no way of running the model on the meta device can be counted.
+    """
+    model = build(transformers.AutoConfig.for_model(**({"pad_token_id": None} | entry["config"])))
+    count, _ = Runs(model.config, model, rows=1).first(prefill, WAYS[:2])
+    by_op = count.get("by_op")
+    matrix = sum(flop for name, flop in by_op.items() if name in PRODUCTS) if by_op else None
+    return {**entry, "parameters": sum(tensor.numel() for tensor in model.parameters()), "matrix": matrix}
+
+
+def recount(path: Path) -> None:
+    """Count the configs of a file of variations anew and write them back, one a line."""
+    entries = []
+    for entry in json.loads(path.read_text("utf-8")):
+        progress(entry["id"])
+        entries.append(json.dumps(recounted(entry), separators=(",", ":")))
+    path.write_text("[\n" + ",\n".join(entries) + "\n]\n", "utf-8")
+
+
 def resident_bytes(pid: int) -> int:
     """Return the resident memory of a process, 0 when it is gone."""
     with contextlib.suppress(OSError, IndexError):
@@ -680,12 +704,16 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=ROOT / "tests/oracle/causal", help="folder to write to")
     parser.add_argument("--timeout", type=float, default=60, help="seconds a type may take")
     parser.add_argument("--memory", type=float, default=6, help="GB a type may take")
+    parser.add_argument("--variations", type=Path, metavar="FILE", help="count the configs of FILE anew, and no type")
     return parser.parse_args()
 
 
 def main() -> None:
-    """Measure the types asked for, each in a process of its own."""
+    """Measure the types asked for, each in a process of its own, or a file of variations."""
     options = arguments()
+    if options.variations:
+        recount(options.variations)
+        return
     options.out.mkdir(parents=True, exist_ok=True)
     parent(ordered(options.types), options)
 

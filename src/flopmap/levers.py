@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from flopmap.scenario import Request
 
 
+FORMATS = {"quantization": "weights", "kv_cache_dtype": "kv"}  # fields of a request, and what they are called inside
+
+
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
     """A lever's effect: the engine floor with it, and the share of time it saves (negative when it loses)."""
 
@@ -51,6 +54,8 @@ def _gain(lever: Lever, request: Request, pricing: Pricing, book: Book) -> Gain 
     after = price(scenario, book)
     if after.totals == pricing.totals and after.engine_seconds == pricing.engine_seconds:
         return None
+    if lever.set.keys() <= FORMATS.keys() and _as_wide(lever, after, pricing):
+        return None
     new_notes = [note for note in scenario.assumptions if note not in pricing.scenario.assumptions]
     return Gain(
         id=lever.id,
@@ -60,4 +65,13 @@ def _gain(lever: Lever, request: Request, pricing: Pricing, book: Book) -> Gain 
         max_sequences=memory(after, book).max_sequences,
         gates=(*lever.needs, *new_notes),
         traps=(lever.caveat,) if lever.caveat else (),
+    )
+
+
+def _as_wide(lever: Lever, after: Pricing, before: Pricing) -> bool:
+    """Whether the formats that a lever sets have as many bits as those in force, and multiply no faster."""
+    old, new = before.scenario.precision, after.scenario.precision
+    faster = after.rates.matrix[new.math] > before.rates.matrix[old.math]
+    return not faster and all(
+        getattr(new, name).bits >= getattr(old, name).bits for field, name in FORMATS.items() if field in lever.set
     )

@@ -137,6 +137,7 @@ def test_a_strange_model_name_is_one_line(name: str) -> None:
 @pytest.mark.parametrize("name", ["nowhere.json", "nowhere.gguf", "nowhere.safetensors", "/nowhere/config.json"])
 def test_a_file_that_is_not_there_is_named(name: str) -> None:
     refused(2, f"flopmap why: error: {name}: no such file", "why", name, "--on", "h100")
+    refused(2, f"flopmap models: error: {name}: no such file", "models", name)
 
 
 def test_a_folder_without_a_config_is_named(tmp_path: Path) -> None:

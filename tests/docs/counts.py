@@ -45,7 +45,7 @@ SENTENCES = (
     Sentence("README.md", "{truths} dense models and of {variations} made-up variations"),
     Sentence("README.md", "Of the {types} causal-LM types that transformers maps, {equal_parameters} have"),
     Sentence("README.md", "and {equal_flop} have equal FLOP; {explained} differ"),
-    Sentence("README.md", "{refused} have no family of their own"),
+    Sentence("README.md", "{refused} are refused by name"),
     Sentence("README.md", "Of {measured} public measurements"),
     Sentence("CHANGELOG.md", "{flops} operation classes and {laws} laws"),
     Sentence("CHANGELOG.md", "{parts} parts, {models} models, {engines} engines, {formats} number formats"),

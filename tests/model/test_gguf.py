@@ -173,6 +173,14 @@ def test_shards_are_read_together_from_any_of_them(tmp_path: Path, book: Book) -
         read_gguf(str(tmp_path / "m-00001-of-00003.gguf"))
 
 
+def test_a_folder_with_one_model_is_that_model(tmp_path: Path, book: Book) -> None:
+    file = small(tmp_path)
+    assert read_model(str(tmp_path), book) == read_model(file, book)
+    write(tmp_path / "other.gguf", llama_metadata(**SMALL), llama_weights(**SMALL))
+    with pytest.raises(ConfigError, match=r"several GGUF files; give one of them: model\.gguf, other\.gguf"):
+        read_model(str(tmp_path), book)
+
+
 def test_both_versions_are_read(tmp_path: Path, book: Book) -> None:
     third = read_model(small(tmp_path), book)
     write(tmp_path / "model.gguf", llama_metadata(**SMALL), llama_weights(**SMALL), version=2)

@@ -73,6 +73,25 @@ def test_a_lever_that_is_in_force_is_not_offered(book: Book) -> None:
     assert "int4-weights" in found
 
 
+@pytest.mark.parametrize(
+    ("model", "on", "offered", "hidden"),
+    [
+        # FP8 in blocks already; AWQ has half its bits
+        ("deepseek-ai/DeepSeek-V3", "h200-sxm", "int4-weights", "fp8-weights"),
+        # MXFP4 has 4 bits already, and an H100 multiplies neither it nor AWQ in less than 16, but FP8 it does
+        ("openai/gpt-oss-120b", "h100-sxm", "fp8-kv-cache", "int4-weights"),
+        # a B200 multiplies MXFP4 faster than FP8
+        ("openai/gpt-oss-120b", "b200", "fp8-kv-cache", "fp8-weights"),
+    ],
+)
+def test_weights_that_are_as_narrow_already_are_not_to_be_narrowed(
+    model: str, on: str, offered: str, hidden: str, book: Book
+) -> None:
+    found = pulled(Request(model=model, on=on), book)
+    assert offered in found
+    assert hidden not in found
+
+
 def test_graphs_are_offered_where_launches_cost_time(book: Book) -> None:
     assert "cuda-graphs" not in pulled(H100, book)
     # 364 launches of an eager step of the smallest bundled model take longer than its 0.27 GB at 3.35 TB/s

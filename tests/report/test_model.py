@@ -50,9 +50,22 @@ def test_a_layer_is_described_in_a_few_words() -> None:
 def test_an_account_adds_up(book: Book) -> None:
     found = account("gpt2", book)
     assert found.parameters == sum(found.parameters_by_place.values()) == 124_439_808
-    # each further key costs 4 FLOP for each of 768 elements in 12 layers
-    assert found.flop_per_token[32768] - found.flop_per_token[2048] == 12 * 4 * 768 * (32768 - 2048)
     assert lines(found)[0] == "124,439,808 parameters, 123,532,032 of them multiply a token (gpt2)"
+    # its table of positions ends before any of the usual contexts
+    assert found.flop_per_token.keys() == {1024}
+    found = account("meta-llama/Llama-3.1-8B", book)
+    # each further key costs 4 FLOP for each of 4096 elements in 32 layers
+    assert found.flop_per_token[32768] - found.flop_per_token[2048] == 32 * 4 * 4096 * (32768 - 2048)
+
+
+def test_an_account_says_formats_and_what_is_left_out(book: Book) -> None:
+    deepseek, llama = account("deepseek-ai/DeepSeek-V3", book), account("meta-llama/Llama-3.1-8B", book)
+    assert (deepseek.weight_format, llama.weight_format) == ("fp8-block", "bf16")
+    assert deepseek.not_counted == ("num_nextn_predict_layers 1: layers that predict further tokens",)
+    assert any("not counted: num_nextn_predict_layers 1" in line for line in lines(deepseek))
+    # experts alone are MXFP4
+    mixed = account("openai/gpt-oss-20b", book).weight_format
+    assert mixed.startswith("mxfp4; in formats of their own: attention.out, attention.qkv")
 
 
 def test_a_model_does_not_differ_from_itself(book: Book) -> None:

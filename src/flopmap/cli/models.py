@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from flopmap.cli import records
+from flopmap.model.reading import looks_like_path
 from flopmap.records.book import Book, load, to_data, to_json
 from flopmap.scenario import ScenarioError
 
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
         raise ScenarioError(f"models {' '.join(options.names)}: one model at a time, or diff and two of them")
     name = options.names[0] if options.names else None
     found = book.find("models", name) if name else None
-    if name is None or (found is None and not os.path.exists(name)):
+    if name is None or (found is None and not looks_like_path(name)):
         return records.search(book, "models", name, as_json=options.json)
     return _show(name, found, book, as_json=options.json)
 

@@ -19,6 +19,7 @@ MAX_CONFIG_BYTES = 10_000_000
 WHOLE = ("phi4_multimodal",)  # families whose towers are counted as held
 PREDICTORS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
 BESIDE = ("text_config", "quantization_config", "generation_config")
+DRAFTERS = ("gemma4_assistant", "gemma4_unified_assistant")  # they read the cache of the model that they draft for
 STATE_DTYPES = ("mamba_ssm_cache_dtype", "mamba_ssm_dtype")
 TEXT_FAMILIES = {  # what a nested text_config is when it does not say so
     "aria": "aria_text",
@@ -64,7 +65,7 @@ def read_model(name: str, book: Book) -> Checkpoint:
     Raises :class:`ConfigError` when the file is not a config that is understood, and
     :class:`UnknownRecordError` when no file and no record has this name.
     """
-    if book.find("models", name) is None and _looks_like_path(name):
+    if book.find("models", name) is None and looks_like_path(name):
         return read_path(name)
     try:
         record = book.record(Model, name)
@@ -77,7 +78,8 @@ def read_model(name: str, book: Book) -> Checkpoint:
     )
 
 
-def _looks_like_path(name: str) -> bool:
+def looks_like_path(name: str) -> bool:
+    """Whether a name means a file or folder, which may be missing, and no id."""
     return os.path.exists(name) or name.startswith((".", "/", "~")) or name.endswith((".json", *WEIGHTS))
 
 
@@ -102,6 +104,9 @@ def read_path(name: str) -> Checkpoint:
             from flopmap.model.safetensors_model import read_folder_of
 
             return read_folder_of(path)
+        alone = _only_gguf(path)
+        if alone:
+            return read_path(alone)
         path = os.path.join(path, "config.json")
     return read_config(path)
 
@@ -113,6 +118,20 @@ def _has_safetensors(folder: str) -> bool:
     except OSError:
         return False
     return "config.json" in names and any(name.endswith(SAFETENSORS) for name in names)
+
+
+def _only_gguf(folder: str) -> str | None:
+    """The GGUF file of a folder without a config, any of its shards. Raises where there are several models."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return None
+    files = [name for name in names if name.endswith(".gguf")]
+    if not files or "config.json" in names:
+        return None
+    if len({name.rpartition("-of-")[0][: -len("-00001")] or name for name in files}) > 1:
+        raise ConfigError(f"{folder}: several GGUF files; give one of them: {', '.join(files)}")
+    return os.path.join(folder, files[0])
 
 
 def read_config(path: str) -> Checkpoint:
@@ -173,6 +192,9 @@ def from_config(fields: dict[str, Any], name: str) -> Checkpoint:
     """Read the fields of a config in transformers 4 or 5 spelling, the text model's where it is nested."""
     outer = Config(fields, name)
     text = outer.table("text_config")
+    if outer.string("model_type") in DRAFTERS:
+        message = f"{shown(outer.string('model_type'))} is not understood: it drafts for another model and has no cache"
+        raise outer.error("model_type", message)
     inner = Config(_nested(fields, text), name) if text else outer
     architecture = read_family(inner)
     field, dtype = inner.named_string("dtype", "torch_dtype")

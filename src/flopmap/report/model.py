@@ -16,6 +16,7 @@ from flopmap.scenario import Request, make
 if TYPE_CHECKING:
     from flopmap.floor.roofline import Pricing
     from flopmap.records.book import Book
+    from flopmap.scenario import Scenario
 
 CONTEXTS = (2048, 32768, 131072)
 ANY_PART = "h100-sxm"  # counts do not depend on the part
@@ -30,6 +31,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     parameters: int
     active_parameters: int
     parameters_by_place: dict[str, int]
+    weight_format: str
     weight_bytes: int
     kv_bytes_per_token: float
     state_bytes_per_sequence: float
@@ -38,13 +40,18 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     vocab: int
     layers: str
     legend: dict[str, str]
+    assumptions: tuple[str, ...]
+    not_counted: tuple[str, ...]
 
 
 def account(name: str, book: Book) -> Account:
     """The account of a model given by id, alias or path. Raises what :func:`flopmap.scenario.make` raises."""
-    pricings = {context: _price(name, context, book) for context in CONTEXTS}
-    first = pricings[CONTEXTS[0]]
-    architecture = first.scenario.model.architecture
+    first = _price(name, 1, book)
+    checkpoint = first.scenario.model
+    architecture = checkpoint.architecture
+    longest = architecture.positions or CONTEXTS[-1]
+    contexts = [context for context in CONTEXTS if context <= longest] or [longest]
+    pricings = {context: _price(name, context, book) for context in contexts}
     held = memory(first, book)
     drawn, legend = pattern(architecture.layers)
     return Account(
@@ -53,6 +60,7 @@ def account(name: str, book: Book) -> Account:
         parameters=whole(first.totals["parameters"]),
         active_parameters=whole(first.totals["active"]),
         parameters_by_place=_by_place(first),
+        weight_format=_formats(first.scenario),
         weight_bytes=whole(held.weight_bytes),
         kv_bytes_per_token=held.kv_bytes_per_token,
         state_bytes_per_sequence=held.state_bytes_per_sequence,
@@ -61,11 +69,21 @@ def account(name: str, book: Book) -> Account:
         vocab=architecture.vocab,
         layers=drawn,
         legend=legend,
+        assumptions=checkpoint.assumptions,
+        not_counted=checkpoint.not_counted,
     )
 
 
 def _price(name: str, context: int, book: Book) -> Pricing:
     return price(make(Request(model=name, on=ANY_PART, phase="decode", batch_size=1, context_len=context), book), book)
+
+
+def _formats(scenario: Scenario) -> str:
+    """``fp8-block, others in moe.router``: the general format, and the ops whose matrices are in another."""
+    precision = scenario.precision
+    if precision.stored:
+        return f"{precision.weights.id}; in formats of their own: {', '.join(sorted(precision.stored))}"
+    return precision.weights.id
 
 
 def _by_place(pricing: Pricing) -> dict[str, int]:
@@ -151,10 +169,13 @@ def lines(found: Account) -> list[str]:
     return [
         f"{found.parameters:,} parameters, {found.active_parameters:,} of them multiply a token ({found.family})",
         f"  where: {places}",
-        f"  weights: {amount(found.weight_bytes, 'B')}; cache: {found.kv_bytes_per_token:,.0f} B a token{state}",
+        f"  weights: {amount(found.weight_bytes, 'B')} ({found.weight_format})",
+        f"  cache: {found.kv_bytes_per_token:,.0f} B a token{state}",
         f"  a decoded token: {flop}",
         f"  hidden {found.hidden:,}, vocabulary {found.vocab:,}, layers: {found.layers}",
         *(f"    {letter}: {words}" for letter, words in found.legend.items()),
+        *(f"  assumed: {note}" for note in found.assumptions),
+        *(f"  not counted: {what}" for what in found.not_counted),
     ]
 
 
