@@ -38,6 +38,7 @@ SUITE = (
     "tests.physics.test_ops",
     "tests.physics.test_ops_of_mixtures",
     "tests.physics.test_ops_of_sparse_attention",
+    "tests.physics.test_ops_of_encoders",
     "tests.physics.test_laws",
     "tests.physics.test_steps",
     "tests.physics.test_goldens",

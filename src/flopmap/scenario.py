@@ -11,18 +11,20 @@ from flopmap.model.reading import Checkpoint, read_model
 from flopmap.records.formula import value
 from flopmap.records.resolve import law
 from flopmap.records.types import Engine, Format, Law
-from flopmap.step import Step, decode_step, mixed_step, prefill_step
+from flopmap.step import MAIN, Group, Step, decode_step, encode_step, mixed_step, prefill_step
 
 if TYPE_CHECKING:
+    from flopmap.model.architecture import Architecture
     from flopmap.records.book import Book
 
-PhaseName = Literal["decode", "prefill", "mixed"]
+PhaseName = Literal["decode", "prefill", "mixed", "encode"]
+PHASE_NAMES: tuple[PhaseName, ...] = ("decode", "prefill", "mixed", "encode")
 MAX_LENGTH = 1_000_000_000
 DEFAULT_CONTEXT = 2048
 
 
 DEFAULT_ENGINE = "ideal"
-UNSAID = {"phase": "phase decode", "batch_size": "batch of 1 sequence", "engine": "engine that adds nothing (ideal)"}
+UNSAID = {"batch_size": "batch of 1 sequence", "engine": "engine that adds nothing (ideal)"}
 
 
 class ScenarioError(ValueError):
@@ -63,8 +65,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
-        """Tokens that the step brings its users: one a sequence in decode, the prompt's in prefill."""
-        return self.batch_size * (self.input_len or 0) if self.phase == "prefill" else self.batch_size
+        """Tokens that the step brings its users: one a sequence in decode, else those of the input."""
+        return self.batch_size * (self.input_len or 0) if self.phase in ("prefill", "encode") else self.batch_size
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,9 +99,9 @@ def make(request: Request, book: Book) -> Scenario:
     notes: list[str] = list(checkpoint.assumptions)
     notes += [f"{what}: none is given" for field, what in UNSAID.items() if getattr(request, field) is None]
     precision = _precision(request, book, checkpoint, machine, notes)
-    phase, step = _step(request, notes)
-    context = step.groups[-1].past + 1 if phase != "prefill" else None
-    longest = max(group.past + group.new for group in step.groups)
+    phase, step = _step(request, checkpoint.architecture, notes)
+    context = step.groups[-1].past + 1 if phase in ("decode", "mixed") else None
+    longest = max((group.past + group.new for group in step.groups if group.stack == MAIN), default=0)
     positions = checkpoint.architecture.positions
     if positions and longest > positions:
         notes.append(f"{longest} tokens go beyond the model's table of {positions} positions")
@@ -258,7 +260,7 @@ def element_bytes(stored: Format, book: Book) -> float:
 # -- step -------------------------------------------------------------------------------------------------------------
 
 
-def _step(request: Request, notes: list[str]) -> tuple[PhaseName, Step]:
+def _step(request: Request, architecture: Architecture, notes: list[str]) -> tuple[PhaseName, Step]:
     for flag, number in (
         ("batch-size", request.batch_size),
         ("context-len", request.context_len),
@@ -267,14 +269,57 @@ def _step(request: Request, notes: list[str]) -> tuple[PhaseName, Step]:
         _in_range(flag, number, 1)
     _in_range("output-len", request.output_len, 1)
     _in_range("cached-len", request.cached_len, 0)
-    phase, batch = request.phase or "decode", request.batch_size or 1
+    phase, batch = _phase(request, architecture, notes), request.batch_size or 1
+    if architecture.sources:
+        return phase, _encoder_decoder_step(request, phase, batch, notes)
+    if phase == "encode":
+        tokens = _prompt(request, notes)
+        return "encode", encode_step(batch, tokens, 1 if architecture.generative or not architecture.head else tokens)
     if phase == "decode":
         return "decode", decode_step(batch, _context(request, notes))
     if phase == "prefill":
         return "prefill", prefill_step(batch, _prompt(request, notes), request.cached_len)
-    if phase == "mixed":
-        return "mixed", mixed_step(batch, _context(request, notes), _prompt(request, notes), request.cached_len)
-    raise ScenarioError(f"--phase {phase}: unknown (accepted: decode, prefill, mixed)")
+    return "mixed", mixed_step(batch, _context(request, notes), _prompt(request, notes), request.cached_len)
+
+
+def _phase(request: Request, architecture: Architecture, notes: list[str]) -> PhaseName:
+    """The phase that was asked for, or the model's usual one."""
+    usual: PhaseName = "decode" if architecture.generative else "encode"
+    accepted = PHASE_NAMES
+    if not architecture.generative:
+        accepted = ("encode",)
+    elif architecture.sources:
+        accepted = ("decode", "prefill", "encode")
+    if request.phase is None:
+        notes.append(f"phase {usual}: none is given")
+        return usual
+    for phase in accepted:
+        if phase == request.phase:
+            return phase
+    kind = f"{architecture.family} " if len(accepted) < len(PHASE_NAMES) else ""
+    raise ScenarioError(f"--phase {request.phase}: no phase of {kind}models (accepted: {', '.join(accepted)})")
+
+
+def _encoder_decoder_step(request: Request, phase: PhaseName, batch: int, notes: list[str]) -> Step:
+    """The source goes through the encoder once; the decoder attends to it in every step."""
+    if request.input_len is None and request.context_len is not None and phase == "decode":
+        notes.append(f"source {DEFAULT_CONTEXT} tokens: no input length is given")
+        source = DEFAULT_CONTEXT
+    else:
+        source = _prompt(request, notes)
+    encoded = Group(count=batch, new=source, past=0, positions=0, phase="encode", stack="encoder")
+    if phase == "encode":
+        return Step(groups=(encoded,))
+    if phase == "prefill":
+        notes.append("decoder prompt 1 token: the start of the sequence")
+        return Step(groups=(encoded, Group(count=batch, new=1, past=0, memory=source, phase="prefill")))
+    if request.context_len is not None:
+        context = request.context_len
+    else:
+        context = max(1, (request.output_len or DEFAULT_CONTEXT) // 2)
+        middle = "half of the output" if request.output_len else "none is given"
+        notes.append(f"decoder context {context} tokens: {middle}")
+    return Step(groups=(Group(count=batch, new=1, past=context - 1, memory=source, phase="decode"),))
 
 
 def _in_range(flag: str, number: int | None, low: int) -> None:
@@ -299,7 +344,7 @@ def _context(request: Request, notes: list[str]) -> int:
 def _prompt(request: Request, notes: list[str]) -> int:
     if request.input_len is not None:
         return request.input_len
-    if request.context_len is not None and request.phase == "prefill":
+    if request.context_len is not None and request.phase in ("prefill", "encode"):
         return request.context_len
     notes.append(f"prompt {DEFAULT_CONTEXT} tokens: none is given")
     return DEFAULT_CONTEXT

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from flopmap.records.notation import Expr
     from flopmap.records.types import Glossary
 
-Phase: TypeAlias = Literal["prefill", "decode"]
+Phase: TypeAlias = Literal["encode", "prefill", "decode"]
+PHASES: tuple[Phase, ...] = ("encode", "prefill", "decode")
+MAIN = ""  # the stack of layers that has no name: the language model's, or the only one
 Number: TypeAlias = Any  # int, float, or a NumPy array of either
 
 
@@ -29,13 +31,18 @@ class StepError(ValueError):
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """``count`` sequences that each process ``new`` tokens after ``past`` cached ones; ``positions`` want logits."""
+    """``count`` sequences that each process ``new`` tokens after ``past`` cached ones; ``positions`` want logits.
+
+    ``stack`` names the layers that they go through; they attend to ``memory`` tokens that another stack encoded.
+    """
 
     count: Number
     new: Number
     past: Number
     positions: Number = 1
+    memory: Number = 0
     phase: Phase
+    stack: str = MAIN
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,26 +52,35 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """The phases present, prefill first."""
-        present = {group.phase for group in self.groups}
-        return tuple(phase for phase in ("prefill", "decode") if phase in present)
+        """The phases of the main stack, in the order of a sequence's life."""
+        present = {group.phase for group in self.groups if group.stack == MAIN}
+        return tuple(phase for phase in PHASES if phase in present)
+
+    @property
+    def stacks(self) -> frozenset[str]:
+        """The stacks that run."""
+        return frozenset(group.stack for group in self.groups)
 
 
 class Statistic(NamedTuple):
-    """A sum over the step: a glossary symbol, over one phase or all, under a layer's window (or chunk) or none."""
+    """A sum over the step: a glossary symbol, over one phase or all, under a layer's window (or chunk) or none.
+
+    It is the sum over one stack's groups.
+    """
 
     symbol: str
     phase: Phase | None = None
     window: int | None = None
     chunked: bool = False
+    stack: str = MAIN
 
     @property
     def name(self) -> str:
         """The name of the sum as an argument of compiled formulas."""
         return "_".join(
             str(part)
-            for part in (self.symbol, self.phase, self.window, "chunk" if self.chunked else None)
-            if part is not None
+            for part in (self.symbol, self.stack, self.phase, self.window, "chunk" if self.chunked else None)
+            if part not in (None, MAIN)
         )
 
 
@@ -83,8 +99,13 @@ def mixed_step(batch: Number, context: Number, tokens: Number, cached: Number = 
     return Step(groups=(*prefill_step(1, tokens, cached).groups, *decode_step(batch, context).groups))
 
 
+def encode_step(batch: Number, tokens: Number, positions: Number = 1) -> Step:
+    """``batch`` sequences through an encoder, with no cache before or after."""
+    return Step(groups=(Group(count=batch, new=tokens, past=0, positions=positions, phase="encode"),))
+
+
 def formula(statistic: Statistic, glossary: Glossary, conventions: Mapping[str, str]) -> Expr:
-    """The statistic of one sequence, as a formula of ``new``, ``past`` and ``positions``."""
+    """The statistic of one sequence, as a formula of ``new``, ``past``, ``positions`` and ``memory``."""
     symbol = glossary.symbols[statistic.symbol]
     written = symbol.sum
     for convention, readings in symbol.conventions.items():
@@ -103,15 +124,14 @@ def statistics_function(
 ) -> Callable[[Step], list[Number]]:
     """A function from a step to its sums, in the order wanted. ``namespace``: :func:`array_namespace` for arrays."""
     outputs = [operate("*", "count", formula(statistic, glossary, conventions)) for statistic in wanted]
-    function = compiled(code(outputs, ("count", "new", "past", "positions")), namespace)
-    phases = [statistic.phase for statistic in wanted]
+    function = compiled(code(outputs, ("count", "new", "past", "positions", "memory")), namespace)
 
     def sums(step: Step) -> list[Number]:
-        added: list[Number] = [0] * len(phases)
+        added: list[Number] = [0] * len(wanted)
         for group in step.groups:
-            values = function(group.count, group.new, group.past, group.positions)
-            for index, phase in enumerate(phases):
-                if phase is None or phase == group.phase:
+            values = function(group.count, group.new, group.past, group.positions, group.memory)
+            for index, statistic in enumerate(wanted):
+                if statistic.stack == group.stack and statistic.phase in (None, group.phase):
                     added[index] = added[index] + values[index]
         return added
 

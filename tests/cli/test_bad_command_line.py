@@ -50,7 +50,6 @@ WRONG_FLAGS = {
     "--ttft 1s --phase decode": "--ttft measures prefill, but --phase is decode",
     "--tpot 1ms --phase prefill": "--tpot measures decode, but --phase is prefill",
     "--itl 1ms --phase prefill": "--itl measures decode, but --phase is prefill",
-    "--phase encode": "--phase encode: encoders are not counted yet (accepted: decode, prefill, mixed)",
     "--dtype fp8": "--dtype fp8: not a format of activations (accepted: bf16, fp16, fp32)",
     "--dtype fp9": "--dtype fp9: not a format of activations (accepted: bf16, fp16, fp32)",
     "--kv-cache-dtype awq": "--kv-cache-dtype awq: not a format of kv (accepted: bf16, fp16, fp32, fp8, int8)",

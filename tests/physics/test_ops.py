@@ -358,6 +358,10 @@ SENTENCES = {
     },  # test_ops_of_mixtures.py
     "state-scan": {"matrix", "state", "held", "launches"},  # test_ops_of_mixtures.py
     "state-update": {"vector", "exp", "state", "held", "launches"},  # test_ops_of_mixtures.py
+    # test_ops_of_encoders.py
+    "bidirectional-attention": {"matrix", "vector", "exp", "kv_traffic", "activations", "launches"},
+    "cross-attention": {"cache", "matrix", "vector", "exp", "kv_traffic", "launches"},
+    "cross-write": {"kv_traffic", "activations", "launches"},
     "weight-gemm": {"parameters", "active", "resident", "matrix", "vector", "weights", "activations", "launches"},
 }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flopmap.diagnosis.verdict import judge
 from flopmap.quantity import QuantityError, parse_count, parse_seconds, parse_tokens_per_second
 from flopmap.records.book import load, to_json
-from flopmap.scenario import Request, ScenarioError
+from flopmap.scenario import PHASE_NAMES, Request, ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +58,7 @@ def add_arguments(parser: Parser, _name: str) -> None:
 def _scenario_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("scenario")
     group.add_argument(
-        "--phase", choices=("decode", "prefill", "mixed", "encode"), help="default: decode; prefill with --ttft"
+        "--phase", choices=PHASE_NAMES, help="default: decode (encode for an encoder); prefill with --ttft"
     )
     group.add_argument("--batch-size", metavar="N", type=_typed(parse_count), help="sequences in the step (default 1)")
     group.add_argument(
@@ -187,5 +187,3 @@ def _refuse_plans(options: argparse.Namespace) -> None:
         raise ScenarioError("--enable-expert-parallel: expert parallelism is not counted yet")
     if options.speculative:
         raise ScenarioError("--speculative: speculative decoding is not counted yet")
-    if options.phase == "encode":
-        raise ScenarioError("--phase encode: encoders are not counted yet (accepted: decode, prefill, mixed)")

@@ -31,10 +31,9 @@ def floor_trees(scenario: Scenario, book: Book) -> dict[str, Expr]:
     """The totals and the three floors of a decode step, as formulas of ``count`` (sequences) and ``past`` (tokens)."""
     ledger, machine = account(scenario, book), rates(scenario, book)
     laws = law_trees(scenario.conventions, book)
+    decoded = {"new": 1, "positions": 1, "memory": scenario.step.groups[-1].memory}
     sums = {
-        statistic.name: operate(
-            "*", "count", bind(formula(statistic, book.glossary, scenario.conventions), {"new": 1, "positions": 1})
-        )
+        statistic.name: operate("*", "count", bind(formula(statistic, book.glossary, scenario.conventions), decoded))
         for statistic in ledger.statistics
     }
     lines = []

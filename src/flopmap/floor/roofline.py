@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from flopmap.ledger.ledger import DEVICE_BYTES, RESOURCES, Ledger, Line, account
+from flopmap.ledger.ledger import DEVICE_BYTES, RESOURCES, Ledger, Line, account, op_costs
 from flopmap.machine.machine import clock_ratio, matrix_peak, on_chip_bytes, vector_peak
 from flopmap.records.formula import FormulaError, code, compiled, operate, symbols, value
-from flopmap.records.resolve import costs, law, reading
+from flopmap.records.resolve import law, reading
 from flopmap.records.types import Glossary, Law
 from flopmap.scenario import Scenario
 from flopmap.step import Statistic, Step, statistics_function
@@ -164,7 +164,7 @@ def price(scenario: Scenario, book: Book) -> Pricing:
 
 def cost_function(line: Line, ledger: Ledger, scenario: Scenario) -> Callable[[Sequence[float]], tuple[float, ...]]:
     """From the step's sums (in the ledger's order) to an op's costs over all its runs (in the order of RESOURCES)."""
-    formulas = costs(line.op_class, scenario.conventions)
+    formulas = op_costs(line.op, line.op_class, scenario.conventions)
     names, function = _compiled_costs(tuple(formulas.items()), tuple(line.statistics))
     known = {**dict(line.op.shapes), **line.formats, "_count": line.op.count}
     fixed = [known[name] for name in names[len(line.statistics) :]]

@@ -10,6 +10,7 @@ from flopmap.ledger.ledger import DEVICE_BYTES, cost_trees
 from flopmap.records.formula import bind, total, value
 from flopmap.records.resolve import law
 from flopmap.records.types import Law
+from flopmap.step import MAIN
 
 if TYPE_CHECKING:
     from flopmap.floor.roofline import Pricing
@@ -37,10 +38,10 @@ def memory(pricing: Pricing, book: Book) -> Memory:
     """The memory of a scenario, by the law of capacity."""
     capacity = pricing.scenario.machine.part.capacity_bytes
     weights, cache, state = (pricing.totals[resource] for resource in ("resident", "cache", "held"))
-    sequences = sum(group.count for group in pricing.scenario.step.groups)
-    one_token = {statistic.name: 1 for statistic in pricing.ledger.statistics}
+    sequences = sum(group.count for group in pricing.scenario.step.groups if group.stack == MAIN) or 1
+    one_token = {statistic.name: int(statistic.symbol != "remembered") for statistic in pricing.ledger.statistics}
     caches = [
-        cost_trees(line, pricing.scenario)["cache"] for line in pricing.ledger.lines if "cache" in line.op_class.cost
+        trees["cache"] for line in pricing.ledger.lines if "cache" in (trees := cost_trees(line, pricing.scenario))
     ]
     per_token = value(total(caches), one_token)
     limits = [capacity.value, *(other.value for other in capacity.others)]

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flopmap.ledger.ops import Op, operations
-from flopmap.records.formula import FormulaError, bind, operate
-from flopmap.records.resolve import cost_symbols, costs
+from flopmap.records.formula import FormulaError, bind, operate, symbols
+from flopmap.records.resolve import costs
 from flopmap.records.types import OpClass
 from flopmap.scenario import Precision, Scenario, element_bytes
-from flopmap.step import Statistic
+from flopmap.step import MAIN, Statistic
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from flopmap.records.book import Book
     from flopmap.records.notation import Expr
 
@@ -21,6 +23,7 @@ DEVICE_BYTES = ("weights", "kv_traffic", "state", "activations", "logit_traffic"
 STEP_RESOURCES = ("matrix", "vector", "exp", *DEVICE_BYTES, "link", "launches")
 HELD_RESOURCES = ("cache", "held", "parameters", "active", "resident")
 RESOURCES = (*STEP_RESOURCES, *HELD_RESOURCES)
+STORED = ("parameters", "resident")  # what an op costs that the step does not run
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +50,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
 def account(scenario: Scenario, book: Book) -> Ledger:
     """The ledger of a scenario. It depends on the phases of its step, not on the step's numbers."""
     nominal = scenario.model.nominal_parameters if scenario.conventions["parameters"] == "nominal" else None
-    ops = operations(scenario.model.architecture, scenario.step.phases, nominal)
+    ops = operations(scenario.model.architecture, scenario.step.phases, scenario.step.stacks, nominal)
     formats = {weights: _formats(scenario.precision, weights, book) for weights in ("weights", "activations")}
     lines = tuple(_line(op, scenario, book, formats[op.weights]) for op in ops)
     wanted = dict.fromkeys(statistic for line in lines for statistic in line.statistics.values())
@@ -64,7 +67,7 @@ def _formats(precision: Precision, weights: str, book: Book) -> dict[str, float]
 
 def _line(op: Op, scenario: Scenario, book: Book, formats: dict[str, float]) -> Line:
     record = book.record(OpClass, op.op_class)
-    used = cost_symbols(record, scenario.conventions)
+    used = frozenset().union(*map(symbols, op_costs(op, record, scenario.conventions).values()))
     if op.name in scenario.precision.stored:
         formats = {**formats, "weight_bytes": scenario.precision.stored[op.name]}
     statistics = {}
@@ -77,7 +80,8 @@ def _line(op: Op, scenario: Scenario, book: Book, formats: dict[str, float]) -> 
             formats = {**formats, symbol: known.value}
         else:
             window = op.window if known.windowed else None
-            statistics[symbol] = Statistic(symbol, op.phase, window, chunked=op.chunked and bool(known.chunked))
+            chunked = op.chunked and bool(known.chunked)
+            statistics[symbol] = Statistic(symbol, op.phase, window, chunked=chunked, stack=op.stack)
     # a matrix that is stored in its own narrow format may be multiplied as fast as the others: a floor assumes it is
     wide = formats["weight_bytes"] >= formats["act_bytes"]
     own = op.weights == "weights" and not (wide and op.name in scenario.precision.stored)
@@ -85,9 +89,21 @@ def _line(op: Op, scenario: Scenario, book: Book, formats: dict[str, float]) -> 
     return Line(op=op, op_class=record, formats=formats, statistics=statistics, math=math)
 
 
+def op_costs(op: Op, record: OpClass, conventions: Mapping[str, str]) -> dict[str, Expr]:
+    """The formulas of an op. What does not run is held all the same; no text token is multiplied by a tower."""
+    formulas = costs(record, conventions)
+    if op.stack == MAIN and not op.idle:
+        return formulas
+    return {
+        resource: tree
+        for resource, tree in formulas.items()
+        if resource in STORED or (not op.idle and resource != "active")
+    }
+
+
 def cost_trees(line: Line, scenario: Scenario) -> dict[str, Expr]:
     """An op's costs over all its runs, as formulas of the step's statistics (by their names)."""
     values: dict[str, Expr] = {**dict(line.op.shapes), **line.formats}
     values |= {symbol: statistic.name for symbol, statistic in line.statistics.items()}
-    formulas = costs(line.op_class, scenario.conventions)
+    formulas = op_costs(line.op, line.op_class, scenario.conventions)
     return {resource: operate("*", line.op.count, bind(tree, values)) for resource, tree in formulas.items()}

@@ -12,6 +12,7 @@ import msgspec
 from flopmap.model.architecture import (
     Attention,
     Convolution,
+    CrossAttention,
     Experts,
     FeedForward,
     Linear,
@@ -21,12 +22,12 @@ from flopmap.model.architecture import (
     Table,
     Vector,
 )
-from flopmap.step import Phase
+from flopmap.step import MAIN, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
-    from flopmap.model.architecture import Architecture, Indexer, LatentAttention, Layer, Norm, Piece
+    from flopmap.model.architecture import Architecture, Indexer, LatentAttention, Layer, Norm, Piece, Stack
 
 
 MATRICES = ("weight-gemm", "shared-gemm", "lm-head", "embedding", "moe-router", "moe-experts")
@@ -34,7 +35,10 @@ SANDWICH_NORMS = 4  # before and after each half of the layer
 
 
 class Op(msgspec.Struct, frozen=True, kw_only=True):
-    """An op class bound to shapes. ``weights`` says which format its matrix is stored in."""
+    """An op class bound to shapes. ``weights`` says which format its matrix is stored in.
+
+    ``stack`` names the layers whose tokens it works on. An ``idle`` op is held in memory and does not run in the step.
+    """
 
     name: str
     op_class: str
@@ -44,17 +48,27 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
     window: int | None = None
     chunked: bool = False
     weights: Literal["weights", "activations"] = "activations"
+    stack: str = MAIN
+    idle: bool = False
 
 
-def operations(architecture: Architecture, phases: tuple[Phase, ...], nominal: float | None = None) -> list[Op]:
+def operations(
+    architecture: Architecture,
+    phases: tuple[Phase, ...],
+    running: Collection[str] = (MAIN,),
+    nominal: float | None = None,
+) -> list[Op]:
     """The ops of one step, in the order they run; like ops of several layers are one op with a count.
 
-    ``nominal`` puts one matrix of that many parameters in place of every matrix of the model.
+    ``phases`` are those of the main layers, ``running`` the stacks that run; the others are idle. ``nominal`` puts one
+    matrix of that many parameters in place of every matrix of the main layers.
     """
-    ops = [*_before(architecture), *_of_layers(architecture, phases), *_after(architecture)]
+    ops = [op for stack in architecture.stacks for op in _of_stack(stack)]
+    ops += [*_before(architecture), *_of_layers(architecture, phases), *_after(architecture)]
+    ops = [op if op.stack in running else msgspec.structs.replace(op, idle=True) for op in ops]
     if nominal is None:
         return ops
-    kept = [op for op in ops if op.op_class not in MATRICES]
+    kept = [op for op in ops if op.op_class not in MATRICES or op.stack != MAIN]
     whole = Op(
         name="model",
         op_class="weight-gemm",
@@ -64,7 +78,15 @@ def operations(architecture: Architecture, phases: tuple[Phase, ...], nominal: f
     return [whole, *kept]
 
 
-def _of_layers(architecture: Architecture, phases: tuple[Phase, ...]) -> list[Op]:
+def _of_stack(stack: Stack) -> Iterator[Op]:
+    """The ops of a stack, under its name."""
+    ops = [*map(_piece, stack.before), *_of_layers(stack, ("encode",)), *map(_piece, stack.after)]
+    for op in ops:
+        weights = op.weights if stack.quantized else "activations"
+        yield msgspec.structs.replace(op, name=f"{stack.name}.{op.name}", stack=stack.name, weights=weights)
+
+
+def _of_layers(architecture: Architecture | Stack, phases: tuple[Phase, ...]) -> list[Op]:
     kinds: dict[Layer, int] = {}
     for layer in architecture.layers:
         kinds[layer] = kinds.get(layer, 0) + 1
@@ -75,7 +97,7 @@ def _of_layers(architecture: Architecture, phases: tuple[Phase, ...]) -> list[Op
     return [msgspec.structs.replace(op, count=count) for op, count in merged.items()]
 
 
-def _of_layer(architecture: Architecture, layer: Layer, phases: tuple[Phase, ...]) -> Iterator[Op]:
+def _of_layer(architecture: Architecture | Stack, layer: Layer, phases: tuple[Phase, ...]) -> Iterator[Op]:
     hidden, norm = architecture.hidden, architecture.norm
     if layer.norms:
         yield _norm("attention.norm", norm, hidden)
@@ -88,11 +110,13 @@ def _of_layer(architecture: Architecture, layer: Layer, phases: tuple[Phase, ...
             yield from _shared_keys(piece, phases)
         elif isinstance(piece, Experts):
             yield from _experts(piece, hidden)
+        elif isinstance(piece, CrossAttention):
+            yield from _cross_attention(piece, hidden, phases)
         else:
             yield from _recurrence(piece, phases) if isinstance(piece, Recurrence) else (_piece(piece),)
     if layer.norms == SANDWICH_NORMS:
         yield _norm("attention.post_norm", norm, hidden)
-    if layer.attention is not None or layer.pieces:
+    if layer.attention is not None or any(not isinstance(piece, CrossAttention) for piece in layer.pieces):
         yield _elementwise("attention.residual", "residual", hidden)
     if layer.feed_forward is None:
         return
@@ -125,7 +149,7 @@ def _attention(attention: Attention, hidden: int, phases: tuple[Phase, ...]) -> 
         rotated = (heads[0], ("kv_heads", keys), ("rotary_dim", attention.rotary_dim))
         yield Op(name="attention.rope", op_class="rope", shapes=rotated)
     suffix = f"[{'chunk' if attention.chunked else 'window'} {attention.window}]" if attention.window else ""
-    if not attention.reuses_cache:
+    if not attention.reuses_cache and phases != ("encode",):
         written = (heads[1], *widths)
         yield Op(name=f"attention.kv_write{suffix}", op_class="kv-write", shapes=written, window=attention.window)
     if attention.indexer:
@@ -134,7 +158,7 @@ def _attention(attention: Attention, hidden: int, phases: tuple[Phase, ...]) -> 
     for phase in phases:
         yield Op(
             name=f"attention.{phase}{suffix}",
-            op_class=f"{phase}-attention",
+            op_class=_class(phase, "attention") if attention.causal else "bidirectional-attention",
             count=attention.passes,
             shapes=(*heads, *widths, ("capped", int(attention.capped))),
             phase=phase,
@@ -143,6 +167,37 @@ def _attention(attention: Attention, hidden: int, phases: tuple[Phase, ...]) -> 
         )
     if attention.projected:
         yield _gemm("attention.out", attention.output_width, hidden, bias=attention.out_bias)
+
+
+def _class(phase: Phase, kind: str) -> str:
+    """The op class of attention in a phase; a causal model encodes as it reads a prompt."""
+    return f"{'decode' if phase == 'decode' else 'prefill'}-{kind}"
+
+
+def _cross_attention(cross: CrossAttention, hidden: int, phases: tuple[Phase, ...]) -> Iterator[Op]:
+    """Queries and output a token; keys and values of the source's tokens when the source runs."""
+    attention, name = cross.attention, cross.name
+    value = attention.qkv_bias if attention.value_bias is None else attention.value_bias
+    key = attention.qkv_bias if attention.key_bias is None else attention.key_bias
+    shapes = (("kv_heads", attention.kv_heads), ("head_dim", attention.head_dim), ("value_dim", attention.value_dim))
+    if cross.norm:
+        yield _norm(f"{name}.norm", cross.norm, hidden)
+    yield _gemm(f"{name}.q", hidden, attention.query_width, bias=attention.qkv_bias)
+    made = (
+        _gemm(f"{name}.k", cross.source_width, attention.key_width, bias=key),
+        _gemm(f"{name}.v", cross.source_width, attention.value_width, bias=value),
+        Op(name=f"{name}.kv_write", op_class="cross-write", shapes=shapes),
+    )
+    for op in made:
+        yield msgspec.structs.replace(op, stack=cross.source)
+    for norm in _head_norms(attention):
+        source = cross.source if norm.name.endswith("k_norm") else MAIN
+        yield msgspec.structs.replace(norm, name=norm.name.replace("attention", name), stack=source)
+    for phase in phases:
+        attended = (("heads", attention.heads), *shapes)
+        yield Op(name=f"{name}.{phase}", op_class="cross-attention", shapes=attended, phase=phase)
+    yield _gemm(f"{name}.out", attention.output_width, hidden, bias=attention.out_bias)
+    yield _elementwise(f"{name}.residual", "residual", hidden)
 
 
 def _qkv(attention: Attention, hidden: int) -> Iterator[Op]:
@@ -197,12 +252,13 @@ def _latent_attention(attention: LatentAttention, hidden: int, phases: tuple[Pha
         ("value_dim", attention.value_dim),
     )
     window, suffix = attention.window, f"[window {attention.window}]" if attention.window else ""
-    yield Op(name=f"attention.latent_write{suffix}", op_class="latent-write", shapes=shapes, window=window)
+    if phases != ("encode",):
+        yield Op(name=f"attention.latent_write{suffix}", op_class="latent-write", shapes=shapes, window=window)
     if attention.indexer:
         yield from _indexer(attention.indexer, hidden, phases)
     suffix = suffix or (f"[best {attention.selected}]" if attention.selected else "")
     for phase in phases:
-        name, op_class = f"attention.{phase}{suffix}", f"{phase}-latent-attention"
+        name, op_class = f"attention.{phase}{suffix}", _class(phase, "latent-attention")
         yield Op(name=name, op_class=op_class, shapes=shapes, phase=phase, window=window or attention.selected)
     yield _gemm("attention.out", heads * attention.value_dim, hidden, bias=attention.bias)
 
@@ -283,7 +339,7 @@ def _recurrence(piece: Recurrence, phases: tuple[Phase, ...]) -> Iterator[Op]:
     """A state's update, token by token in decode; in prefill by chunks where its decay allows."""
     state = (("state_elements", piece.elements), ("state_flop", piece.flop), ("state_exps", piece.exps))
     for phase in phases:
-        if phase == "prefill" and piece.scans_in_chunks:
+        if phase != "decode" and piece.scans_in_chunks:
             yield Op(name=f"{piece.name}.scan", op_class="state-scan", shapes=state[:1], phase=phase)
         else:
             yield Op(name=f"{piece.name}.{phase}", op_class="state-update", shapes=state, phase=phase)
@@ -332,6 +388,8 @@ def _after(architecture: Architecture) -> Iterator[Op]:
     yield from map(_piece, architecture.after)
     if architecture.final_norm:
         yield _norm("final_norm", architecture.norm, architecture.hidden)
+    if not architecture.head:
+        return
     width = architecture.head_width or architecture.embedding_width
     if architecture.head_width is None and width != architecture.hidden:
         yield _gemm("project_out", architecture.hidden, width)

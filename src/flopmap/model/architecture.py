@@ -42,6 +42,7 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True):
     ``reuses_cache``: queries attend to what an earlier layer cached, so there are no keys and values of its own.
     ``values_are_keys``: values are the keys before norm and rotation, without a projection; both are cached.
     ``passes`` over the cache: differential attention attends once to each half of the value heads.
+    Without ``causal`` a token also sees those after it; its window then reaches as far ahead as behind.
     """
 
     heads: int
@@ -65,6 +66,7 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True):
     reuses_cache: bool = False
     values_are_keys: bool = False
     passes: int = 1
+    causal: bool = True
 
     @property
     def query_width(self) -> int:
@@ -228,6 +230,19 @@ class SharedKeys(msgspec.Struct, frozen=True, kw_only=True):
     buffered: int = 0
 
 
+class CrossAttention(msgspec.Struct, frozen=True, kw_only=True):
+    """Attention to the tokens that the stack ``source`` gave, ``source_width`` wide, with its own norm and residual.
+
+    Keys and values are made when the source runs, once a sequence, and cached.
+    """
+
+    name: str = "cross"
+    source: str
+    source_width: int
+    attention: Attention
+    norm: Norm | None = None
+
+
 Piece: TypeAlias = Linear | Row | Vector | Table | Convolution | Recurrence
 
 
@@ -241,17 +256,35 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
     attention: Attention | LatentAttention | None = None
     feed_forward: FeedForward | Experts | None = None
     norms: int = 2
-    pieces: tuple[Piece | Experts | SharedKeys, ...] = ()
+    pieces: tuple[Piece | Experts | SharedKeys | CrossAttention, ...] = ()
     shared: bool = False
 
 
+class Stack(msgspec.Struct, frozen=True, kw_only=True):
+    """Layers over a sequence of their own that run before the main ones: an encoder, a vision tower, a connector.
+
+    ``reads`` is what its tokens are made of. ``before`` and ``after`` are pieces around the layers. A change of the
+    number of tokens (a merge of patches, a convolution with a stride) begins another stack. ``quantized``: its
+    matrices are in the model's format of weights, else in that of activations.
+    """
+
+    name: str
+    reads: Literal["text", "image", "audio"] = "text"
+    hidden: int
+    norm: Norm = Norm()
+    layers: tuple[Layer, ...] = ()
+    before: tuple[Piece, ...] = ()
+    after: tuple[Piece, ...] = ()
+    quantized: bool = False
+
+
 class Architecture(msgspec.Struct, frozen=True, kw_only=True):
-    """A decoder-only language model. ``layers`` holds every layer in order.
+    """A language model: its main layers in order, and the ``stacks`` that run before them.
 
     ``embedding_width`` differs from ``hidden`` where projections lead in and out of the layers; with a ``head_width``
     the pieces of ``after`` lead out, to a head that takes that width;
     ``positions`` are rows of a learned position table (0 for rotary or none). ``before`` and ``after`` are pieces
-    outside the layers.
+    outside the layers. An encoder is not ``generative``: it has no cache, and a ``head`` only where it predicts words.
     """
 
     family: str
@@ -267,5 +300,15 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     head_bias: bool = False
     head_width: int | None = None
     logits_capped: bool = False
+    generative: bool = True
+    head: bool = True
+    stacks: tuple[Stack, ...] = ()
     before: tuple[Piece, ...] = ()
     after: tuple[Piece, ...] = ()
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """The stacks that the main layers attend to: an encoder-decoder's encoder."""
+        return frozenset(
+            piece.source for layer in set(self.layers) for piece in layer.pieces if isinstance(piece, CrossAttention)
+        )

@@ -24,16 +24,6 @@ def costs(op_class: OpClass, conventions: Mapping[str, str]) -> dict[str, Expr]:
     return _bound(tuple(op_class.define.items()), tuple(texts.items()))
 
 
-def cost_symbols(op_class: OpClass, conventions: Mapping[str, str]) -> frozenset[str]:
-    """Every symbol that an op class's costs use."""
-    return _used(tuple(op_class.define.items()), tuple(cost_texts(op_class, conventions).items()))
-
-
-@functools.cache
-def _used(define: tuple[tuple[str, str], ...], texts: tuple[tuple[str, str], ...]) -> frozenset[str]:
-    return frozenset().union(*map(symbols, _bound(define, texts).values()))
-
-
 @functools.cache
 def _bound(define: tuple[tuple[str, str], ...], texts: tuple[tuple[str, str], ...]) -> dict[str, Expr]:
     local = _definitions(dict(define))
