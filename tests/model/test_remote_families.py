@@ -31,6 +31,8 @@ PUBLISHED = {
     "deepseek-ai/deepseek-moe-16b-chat": 16_375_728_128,
     "openbmb/MiniCPM-2B-dpo-bf16": 2_724_880_896,
     "inclusionAI/Ling-lite": 16_801_974_272,
+    "deepseek-ai/DeepSeek-V2-Lite": 15_706_484_224,
+    "deepseek-ai/DeepSeek-V2": 235_741_434_880,
     "nvidia/Llama-3_3-Nemotron-Super-49B-v1": 49_867_145_216,
 }
 

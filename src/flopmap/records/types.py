@@ -213,10 +213,11 @@ class Spread(Record, frozen=True, kw_only=True):
 
 
 class Trap(Record, frozen=True, kw_only=True):
-    """A known failure: what is seen, why, and what to do."""
+    """A known failure: what is seen, why (``summary``), and what to do. ``when`` is the condition that it is near."""
 
     symptom: str
     remedy: str
+    when: str = ""
 
 
 class Symbol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
