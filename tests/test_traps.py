@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -145,7 +146,10 @@ def test_facts_are_those_of_the_scenario(book: Book) -> None:
 
 def test_a_part_that_is_not_nvidias_has_no_compute_capability(book: Book) -> None:
     verdict = judged(book, on="mi300x")
-    assert facts(verdict.pricing, verdict.memory, None)["compute_capability"] is None
+    number = facts(verdict.pricing, verdict.memory, None)["compute_capability"]
+    assert isinstance(number, float)
+    assert math.isnan(number)
+    assert "bf16-before-ampere" not in names(verdict)
 
 
 # -- what is wrong with a condition -----------------------------------------------------------------------------------

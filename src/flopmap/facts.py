@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from flopmap.floor.sensitivity import bound_by
-from flopmap.model.architecture import Attention, Experts, LatentAttention, Recurrence
+from flopmap.machine.machine import matrix_peak
+from flopmap.model.architecture import Attention, Experts, LatentAttention, Recurrence, SharedKeys
+from flopmap.records.condition import facts_of, holds, parse
 
 if TYPE_CHECKING:
     from flopmap.floor.roofline import Pricing
     from flopmap.floor.summary import Memory
     from flopmap.model.architecture import Architecture
     from flopmap.records.condition import Fact
-    from flopmap.records.types import Part
+    from flopmap.records.types import OpClass, Part
 
 NVIDIA_ISA = "sm_"
 
@@ -28,7 +31,10 @@ FACTS: dict[str, Meaning] = {
     "vendor": Meaning(str, "who makes the part, in small letters"),
     "architecture": Meaning(str, "the part's architecture, as its record names it"),
     "isa": Meaning(str, "the part's instruction set, such as sm_90 or gfx942"),
-    "compute_capability": Meaning(float, "the number in sm_90; unknown where the part is not NVIDIA's"),
+    "compute_capability": Meaning(float, "the number in sm_90; no comparison holds where the part is not NVIDIA's"),
+    "fp8_math": Meaning(bool, "whether the part multiplies 8-bit floating point"),
+    "fp4_math": Meaning(bool, "whether it multiplies 4-bit floating point"),
+    "int8_math": Meaning(bool, "whether it multiplies 8-bit integers"),
     "part_kind": Meaning(str, "gpu, tpu, npu, cpu or apu"),
     "parts": Meaning(float, "how many parts"),
     "engine": Meaning(str, "the engine's id"),
@@ -46,6 +52,7 @@ FACTS: dict[str, Meaning] = {
     "native_math": Meaning(bool, "whether weights are multiplied in a data type of their own format"),
     "experts": Meaning(bool, "whether the model is a mixture of experts"),
     "latent_attention": Meaning(bool, "whether it has MLA"),
+    "sparse_attention": Meaning(bool, "whether an indexer chooses what attention reads"),
     "windowed": Meaning(bool, "whether some layers attend within a window"),
     "recurrent": Meaning(bool, "whether some layers keep a recurrent state"),
     "head_dim": Meaning(float, "width of a query head, the widest"),
@@ -68,7 +75,7 @@ def facts(pricing: Pricing, fit: Memory, measured_seconds: float | None) -> dict
     moved = sum(line.device_bytes for line in pricing.lines)
     return {
         **part_facts(scenario.machine.part),
-        **_model_facts(scenario.model.architecture),
+        **model_facts(scenario.model.architecture),
         "parts": scenario.machine.count,
         "engine": scenario.engine.id,
         "graphs": scenario.phase in scenario.engine.graphs and not scenario.eager,
@@ -98,16 +105,19 @@ def facts(pricing: Pricing, fit: Memory, measured_seconds: float | None) -> dict
 def part_facts(part: Part) -> dict[str, Fact]:
     """What is known of a part alone."""
     number = part.isa.removeprefix(NVIDIA_ISA).rstrip("af") if part.isa.startswith(NVIDIA_ISA) else ""
+    maths = {f"{dtype}_math": matrix_peak(part, dtype, narrow=True) is not None for dtype in ("fp8", "fp4", "int8")}
     return {
+        **maths,
         "vendor": part.vendor.lower(),
         "architecture": part.architecture,
         "isa": part.isa or None,
-        "compute_capability": float(number) if number.isdigit() else None,
+        "compute_capability": float(number) if number.isdigit() else math.nan,
         "part_kind": part.kind,
     }
 
 
-def _model_facts(architecture: Architecture) -> dict[str, Fact]:
+def model_facts(architecture: Architecture) -> dict[str, Fact]:
+    """What is known of a model alone."""
     layers = set(architecture.layers)
     attentions = [layer.attention for layer in layers if isinstance(layer.attention, Attention)]
     latent = [layer.attention for layer in layers if isinstance(layer.attention, LatentAttention)]
@@ -116,8 +126,34 @@ def _model_facts(architecture: Architecture) -> dict[str, Fact]:
     return {
         "experts": any(isinstance(layer.feed_forward, Experts) for layer in layers),
         "latent_attention": bool(latent),
+        "sparse_attention": any(one.indexer for one in attentions)
+        or any(one.indexer for one in latent)
+        or any(isinstance(piece, SharedKeys) and not piece.values for layer in layers for piece in layer.pieces),
         "windowed": any(attention.window for attention in attentions),
         "recurrent": any(isinstance(piece, Recurrence) for layer in layers for piece in layer.pieces),
         "head_dim": max(dims, default=None),
         "group": min(groups, default=None),
     }
+
+
+# -- gates ------------------------------------------------------------------------------------------------------------
+
+
+class Available(NamedTuple):
+    """Whether an op class runs: yes, no, emulated; or unknown, and then ``why`` names what would decide it."""
+
+    answer: str
+    why: str
+
+
+def availability(record: OpClass, known: dict[str, Fact]) -> Available:
+    """The first answer of a gate whose condition holds, as far as facts are known."""
+    for answer in record.available:
+        condition = parse(answer.when) if answer.when else None
+        held = condition is None or holds(condition, known)
+        if held:
+            return Available(answer.answer, answer.why)
+        if held is None and condition:
+            missing = sorted(name for name in facts_of(condition) if known.get(name) is None)
+            return Available("unknown", f"depends on {', '.join(missing)}")
+    return Available("unknown", "no answer on record")

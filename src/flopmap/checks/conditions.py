@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from flopmap.facts import FACTS
 from flopmap.records.condition import Combination, ConditionError, parse
-from flopmap.records.types import Trap
+from flopmap.records.types import OpClass, Trap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +28,13 @@ def check(book: Book, source: Source) -> Iterator[Problem]:
         if text:
             for message, fix in faults(text):
                 yield file.problem(("when",), message, fix)
+    for record_id, file in source.records["flops"].items():
+        answers = book.record(OpClass, record_id).available
+        for index, answer in enumerate(answers):
+            for message, fix in faults(answer.when) if answer.when else ():
+                yield file.problem(("available", index, "when"), message, fix)
+            if not answer.when and index < len(answers) - 1:
+                yield file.problem(("available", index), "the answers below it are never reached", "put it last")
 
 
 def faults(text: str) -> Iterator[tuple[str, str]]:
