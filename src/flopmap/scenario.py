@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from flopmap.machine.machine import Machine, dtypes, matrix_peak, read_machine
+from flopmap.model.architecture import Table
 from flopmap.model.reading import Checkpoint, read_model
 from flopmap.records.formula import value
 from flopmap.records.resolve import law
@@ -271,7 +272,7 @@ def _step(request: Request, architecture: Architecture, notes: list[str]) -> tup
     _in_range("cached-len", request.cached_len, 0)
     phase, batch = _phase(request, architecture, notes), request.batch_size or 1
     if architecture.sources:
-        return phase, _encoder_decoder_step(request, phase, batch, notes)
+        return phase, _encoder_decoder_step(request, architecture, phase, batch, notes)
     if phase == "encode":
         tokens = _prompt(request, notes)
         return "encode", encode_step(batch, tokens, 1 if architecture.generative or not architecture.head else tokens)
@@ -300,26 +301,48 @@ def _phase(request: Request, architecture: Architecture, notes: list[str]) -> Ph
     raise ScenarioError(f"--phase {request.phase}: no phase of {kind}models (accepted: {', '.join(accepted)})")
 
 
-def _encoder_decoder_step(request: Request, phase: PhaseName, batch: int, notes: list[str]) -> Step:
+def _encoder_decoder_step(
+    request: Request, architecture: Architecture, phase: PhaseName, batch: int, notes: list[str]
+) -> Step:
     """The source goes through the encoder once; the decoder attends to it in every step."""
-    if request.input_len is None and request.context_len is not None and phase == "decode":
-        notes.append(f"source {DEFAULT_CONTEXT} tokens: no input length is given")
-        source = DEFAULT_CONTEXT
-    else:
-        source = _prompt(request, notes)
-    encoded = Group(count=batch, new=source, past=0, positions=0, phase="encode", stack="encoder")
+    sources = _sources(request, architecture, phase, notes)
+    encoded = tuple(
+        Group(count=batch, new=tokens, past=0, positions=0, phase="encode", stack=stack)
+        for stack, tokens in sources.items()
+    )
+    source = sum(sources[stack] for stack in architecture.sources)
     if phase == "encode":
-        return Step(groups=(encoded,))
+        return Step(groups=encoded)
     if phase == "prefill":
         notes.append("decoder prompt 1 token: the start of the sequence")
-        return Step(groups=(encoded, Group(count=batch, new=1, past=0, memory=source, phase="prefill")))
+        return Step(groups=(*encoded, Group(count=batch, new=1, past=0, memory=source, phase="prefill")))
     if request.context_len is not None:
         context = request.context_len
     else:
-        context = max(1, (request.output_len or DEFAULT_CONTEXT) // 2)
+        longest = architecture.positions or DEFAULT_CONTEXT
+        context = max(1, (request.output_len or longest) // 2)
         middle = "half of the output" if request.output_len else "none is given"
         notes.append(f"decoder context {context} tokens: {middle}")
     return Step(groups=(Group(count=batch, new=1, past=context - 1, memory=source, phase="decode"),))
+
+
+def _sources(request: Request, architecture: Architecture, phase: PhaseName, notes: list[str]) -> dict[str, int]:
+    """Tokens of every stack: those that the model fixes, else those of the text that is encoded."""
+    fixed = {stack.name: stack.tokens for stack in architecture.stacks if stack.tokens is not None}
+    if len(fixed) == len(architecture.stacks):
+        if request.input_len is not None:
+            encodes = ", ".join(f"{tokens} of {name}" for name, tokens in fixed.items())
+            raise ScenarioError(f"--input-len {request.input_len}: {architecture.family} always encodes {encodes}")
+        return fixed
+    tables = [piece.rows for stack in architecture.stacks for piece in stack.before if isinstance(piece, Table)]
+    if request.input_len is not None or (phase != "decode" and request.context_len is not None):
+        source = _prompt(request, notes)
+    else:
+        source = min([DEFAULT_CONTEXT, *tables])
+        notes.append(f"source {source} tokens: no input length is given")
+    if tables and source > min(tables):
+        notes.append(f"{source} tokens go beyond the encoder's table of {min(tables)} positions")
+    return {stack.name: fixed.get(stack.name, source) for stack in architecture.stacks}
 
 
 def _in_range(flag: str, number: int | None, low: int) -> None:

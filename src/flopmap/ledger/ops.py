@@ -13,6 +13,7 @@ from flopmap.model.architecture import (
     Attention,
     Convolution,
     CrossAttention,
+    DenseConvolution,
     Experts,
     FeedForward,
     Linear,
@@ -366,6 +367,10 @@ def _piece(piece: Piece) -> Op:
     if isinstance(piece, Convolution):
         shapes = (("channels", piece.channels), ("kernel", piece.kernel), ("per_channel", piece.per_channel))
         return Op(name=piece.name, op_class="short-convolution", shapes=(*shapes, ("bias", int(piece.bias))))
+    if isinstance(piece, DenseConvolution):
+        read = (("kernel", piece.kernel), ("stride", piece.stride), ("bias", int(piece.bias)))
+        widths = (("d_in", piece.d_in), ("d_out", piece.d_out))
+        return Op(name=piece.name, op_class="dense-convolution", shapes=(*widths, *read))
     raise TypeError(f"{piece} is a piece of a layer")
 
 

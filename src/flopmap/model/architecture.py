@@ -194,6 +194,17 @@ class Convolution(msgspec.Struct, frozen=True, kw_only=True):
     bias: bool = False
 
 
+class DenseConvolution(msgspec.Struct, frozen=True, kw_only=True):
+    """A convolution that mixes its channels: a GEMM over ``kernel`` inputs, of which each token reads ``stride`` new."""
+
+    name: str
+    d_in: int
+    d_out: int
+    kernel: int
+    stride: int = 1
+    bias: bool = True
+
+
 class Recurrence(msgspec.Struct, frozen=True, kw_only=True):
     """A state that every token updates: ``elements`` a sequence, at ``flop`` vector FLOP an element and token.
 
@@ -243,7 +254,7 @@ class CrossAttention(msgspec.Struct, frozen=True, kw_only=True):
     norm: Norm | None = None
 
 
-Piece: TypeAlias = Linear | Row | Vector | Table | Convolution | Recurrence
+Piece: TypeAlias = Linear | Row | Vector | Table | Convolution | DenseConvolution | Recurrence
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
@@ -263,13 +274,14 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
 class Stack(msgspec.Struct, frozen=True, kw_only=True):
     """Layers over a sequence of their own that run before the main ones: an encoder, a vision tower, a connector.
 
-    ``reads`` is what its tokens are made of. ``before`` and ``after`` are pieces around the layers. A change of the
-    number of tokens (a merge of patches, a convolution with a stride) begins another stack. ``quantized``: its
-    matrices are in the model's format of weights, else in that of activations.
+    ``reads`` is what its tokens are made of, ``tokens`` their number where it is fixed. ``before`` and ``after`` are
+    pieces around the layers. A change of the number of tokens (a merge of patches, a convolution with a stride) begins
+    another stack. ``quantized``: its matrices are in the model's format of weights, else in that of activations.
     """
 
     name: str
     reads: Literal["text", "image", "audio"] = "text"
+    tokens: int | None = None
     hidden: int
     norm: Norm = Norm()
     layers: tuple[Layer, ...] = ()

@@ -105,6 +105,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "bigbird_pegasus",
         "blenderbot",
         "blenderbot-small",
+        "m2m_100",
         "marian",
         "mbart",
         "mvp",
@@ -205,9 +206,21 @@ MODULES: dict[str, tuple[str, ...]] = {
         "zamba",
         "zamba2",
     ),
+    "t5": ("mt5", "t5", "umt5"),
     "streams": ("qwen4_exp_text",),
     "inkling": ("inkling2_text", "inkling_text"),
     "convolution": ("lfm2", "lfm2_moe", "lfm3", "recurrent_gemma", "zaya"),
+    "encoders": (
+        "albert",
+        "deberta-v2",
+        "distilbert",
+        "eurobert",
+        "gte",
+        "jina_embeddings_v3",
+        "modernbert",
+        "mpnet",
+        "nomic_bert",
+    ),
     "remote": (
         "bailing_moe",
         "bailing_moe_v2",
@@ -234,7 +247,7 @@ MODULES: dict[str, tuple[str, ...]] = {
 }
 INDEX = {family: module for module, families in MODULES.items() for family in families}
 EXPERT_FIELDS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_intermediate_size", "kv_lora_rank")
-HEADS = ("ForCausalLM", "ForConditionalGeneration", "GenerationDecoder", "LMHeadModel", "ModelWithLMHead")
+HEADS = ("MTModel", "ForCausalLM", "ForConditionalGeneration", "GenerationDecoder", "LMHeadModel", "ModelWithLMHead")
 
 
 def read_family(config: Config) -> Architecture:
@@ -244,10 +257,7 @@ def read_family(config: Config) -> Architecture:
         raise config.error("model_type", "is missing, so this is no model config that is understood")
     if family not in INDEX:
         raise config.error("model_type", f"{shown(family)} is not understood{_nearest(family)}")
-    for name in config.strings("architectures"):
-        if not name.endswith(HEADS):
-            understood = f"understood: names that end in {', '.join(HEADS)}"
-            raise config.error("architectures", f"{shown(name)} is not understood ({understood})")
+    task = _task(config)
     if INDEX[family] == "dense":
         for field in EXPERT_FIELDS:
             if config.fields.get(field):
@@ -255,7 +265,25 @@ def read_family(config: Config) -> Architecture:
                 raise config.error(field, message)
     module = importlib.import_module(f"flopmap.model.families.{INDEX[family]}")
     architecture: Architecture = module.FAMILIES[family](config)
-    return architecture
+    if task == "generate" and INDEX[family] != "encoders":
+        return architecture
+    from flopmap.model.families.encoders import with_task
+
+    return with_task(architecture, config, "masked" if task == "generate" else task)
+
+
+def _task(config: Config) -> str:
+    """What the class that a config names does: generate text, unless its name says otherwise."""
+    tasks = {"ForMaskedLM": "masked", "ForSequenceClassification": "sequence", "Model": "plain"}
+    for name in config.strings("architectures"):
+        if name.endswith(HEADS):
+            continue
+        for ending, task in tasks.items():
+            if name.endswith(ending):
+                return task
+        understood = f"understood: names that end in {', '.join((*HEADS, *tasks))}"
+        raise config.error("architectures", f"{shown(name)} is not understood ({understood})")
+    return "generate"
 
 
 def _nearest(family: str) -> str:
