@@ -83,7 +83,7 @@ def _of_stack(stack: Stack) -> Iterator[Op]:
     ops = [*map(_piece, stack.before), *_of_layers(stack, ("encode",)), *map(_piece, stack.after)]
     for op in ops:
         weights = op.weights if stack.quantized else "activations"
-        yield msgspec.structs.replace(op, name=f"{stack.name}.{op.name}", stack=stack.name, weights=weights)
+        yield msgspec.structs.replace(op, name=f"{stack.name}.{op.name}", stack=op.stack or stack.name, weights=weights)
 
 
 def _of_layers(architecture: Architecture | Stack, phases: tuple[Phase, ...]) -> list[Op]:
@@ -155,6 +155,7 @@ def _attention(attention: Attention, hidden: int, phases: tuple[Phase, ...]) -> 
     if attention.indexer:
         yield from _indexer(attention.indexer, hidden, phases)
     suffix = suffix or (f"[best {attention.selected}]" if attention.selected else "")
+    suffix = suffix or ("[window]" if attention.within else "")
     for phase in phases:
         yield Op(
             name=f"attention.{phase}{suffix}",
@@ -164,6 +165,7 @@ def _attention(attention: Attention, hidden: int, phases: tuple[Phase, ...]) -> 
             phase=phase,
             window=attention.window or attention.selected,
             chunked=attention.chunked,
+            stack=attention.within or MAIN,
         )
     if attention.projected:
         yield _gemm("attention.out", attention.output_width, hidden, bias=attention.out_bias)
@@ -371,6 +373,8 @@ def _piece(piece: Piece) -> Op:
 
 def _before(architecture: Architecture) -> Iterator[Op]:
     width, scaled = architecture.embedding_width, int(architecture.embedding_scaled)
+    if not architecture.vocab:
+        return
     yield Op(
         name="embedding",
         op_class="embedding",

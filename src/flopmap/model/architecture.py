@@ -6,6 +6,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from flopmap.model.media import Images
+
 
 class Norm(msgspec.Struct, frozen=True, kw_only=True):
     """A normalisation over a row: RMSNorm or LayerNorm, its weight vector (``affine``) and bias."""
@@ -43,6 +45,7 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True):
     ``values_are_keys``: values are the keys before norm and rotation, without a projection; both are cached.
     ``passes`` over the cache: differential attention attends once to each half of the value heads.
     Without ``causal`` a token also sees those after it; its window then reaches as far ahead as behind.
+    ``within`` names the windows that the tokens are cut into: sequences of their own, as a picture's windows are.
     """
 
     heads: int
@@ -67,6 +70,7 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True):
     values_are_keys: bool = False
     passes: int = 1
     causal: bool = True
+    within: str | None = None
 
     @property
     def query_width(self) -> int:
@@ -285,6 +289,7 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     the pieces of ``after`` lead out, to a head that takes that width;
     ``positions`` are rows of a learned position table (0 for rotary or none). ``before`` and ``after`` are pieces
     outside the layers. An encoder is not ``generative``: it has no cache, and a ``head`` only where it predicts words.
+    ``images`` is how its processor makes tokens of a picture; where that is all it reads, ``vocab`` is 0.
     """
 
     family: str
@@ -305,6 +310,7 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     stacks: tuple[Stack, ...] = ()
     before: tuple[Piece, ...] = ()
     after: tuple[Piece, ...] = ()
+    images: Images | None = None
 
     @property
     def sources(self) -> frozenset[str]:

@@ -219,6 +219,29 @@ MODULES: dict[str, tuple[str, ...]] = {
         "qwen3_next",
     ),
 }
+# types around a text model, with towers before it
+AROUND: dict[str, tuple[str, ...]] = {
+    "pictures_native": (
+        "ernie4_5_vl_moe",
+        "exaone4_5",
+        "glm46v",
+        "glm4v",
+        "glm4v_moe",
+        "glm_ocr",
+        "glmga",
+        "kimi_k25",
+        "minimax_m3_vl",
+        "paddleocr_vl",
+        "qwen2_5_vl",
+        "qwen2_vl",
+        "qwen3_5",
+        "qwen3_5_moe",
+        "qwen3_vl",
+        "qwen3_vl_moe",
+        "video_llama_3",
+    ),
+}
+AROUND_INDEX = {family: module for module, families in AROUND.items() for family in families}
 INDEX = {family: module for module, families in MODULES.items() for family in families}
 EXPERT_FIELDS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_intermediate_size", "kv_lora_rank")
 HEADS = ("ForCausalLM", "ForConditionalGeneration", "GenerationDecoder", "LMHeadModel", "ModelWithLMHead")
@@ -243,6 +266,14 @@ def read_family(config: Config) -> Architecture:
     module = importlib.import_module(f"flopmap.model.families.{INDEX[family]}")
     architecture: Architecture = module.FAMILIES[family](config)
     return architecture
+
+
+def read_around(config: Config, text: Architecture) -> Architecture:
+    """A text model with the towers of the config around it. The family must be one of ``AROUND_INDEX``."""
+    family = config.string("model_type")
+    module = importlib.import_module(f"flopmap.model.families.{AROUND_INDEX[family]}")
+    whole: Architecture = module.AROUND[family](config, text)
+    return whole
 
 
 def _nearest(family: str) -> str:
