@@ -35,6 +35,7 @@ ENCODERS = (
     *("vit", "clip_vision_model", "siglip_vision_model", "siglip2_vision_model", "dinov2", "dinov2_with_registers"),
     *("deit", "beit", "ijepa", "aimv2_vision_model", "dinov3_vit", "data2vec-vision", "vit_msn"),
 )
+RENAMED = {("video_llava", "pixel_values_images"): "pixel_values"}
 # settings of a processor that decide no shape
 COLOURS = ("image_mean", "image_std", "image_processor_type", "processor_class", "resample", "data_format")
 
@@ -73,9 +74,12 @@ def encode(model: Any, kind: str, special: Fields, size: tuple[int, int]) -> tup
     image = Image.new("RGB", size)
     inputs = dict(made(images=[image], return_tensors="pt", **special.get("call", {})))
     settings = {key: value for key, value in made.to_dict().items() if key not in COLOURS and value is not None}
+    if kind == "video_llama_3":
+        inputs["image_merge_sizes"] = inputs.get("image_merge_sizes", torch.tensor([made.merge_size]))
     shapes = {name: list(value.shape) for name, value in inputs.items() if hasattr(value, "shape")}
     method = tower(model) if kind not in ENCODERS else model.forward
     accepted = set(inspect.signature(method).parameters)
+    inputs = {RENAMED.get((kind, name), name): value for name, value in inputs.items()}
     given = {name: value for name, value in inputs.items() if name in accepted and name != "num_patches"}
     given |= {name: torch.tensor(value) for name, value in special.get("inputs", {}).items()}
     with base.Ledger(model) as ledger, torch.no_grad():

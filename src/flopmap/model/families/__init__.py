@@ -205,6 +205,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "zamba",
         "zamba2",
     ),
+    "pictures_tiled": ("mllama_text_model",),
     "streams": ("qwen4_exp_text",),
     "inkling": ("inkling2_text", "inkling_text"),
     "convolution": ("lfm2", "lfm2_moe", "lfm3", "recurrent_gemma", "zaya"),
@@ -221,6 +222,23 @@ MODULES: dict[str, tuple[str, ...]] = {
 }
 # types around a text model, with towers before it
 AROUND: dict[str, tuple[str, ...]] = {
+    "pictures": (
+        "deepseek_vl",
+        "gemma3",
+        "idefics3",
+        "lfm2_vl",
+        "lighton_ocr",
+        "llava",
+        "llava_next",
+        "llava_next_video",
+        "llava_onevision",
+        "mistral3",
+        "paligemma",
+        "shieldgemma2",
+        "smolvlm",
+        "video_llava",
+        "vipllava",
+    ),
     "pictures_native": (
         "ernie4_5_vl_moe",
         "exaone4_5",
@@ -239,6 +257,18 @@ AROUND: dict[str, tuple[str, ...]] = {
         "qwen3_vl",
         "qwen3_vl_moe",
         "video_llama_3",
+    ),
+    "pictures_tiled": (
+        "aria",
+        "aya_vision",
+        "cohere2_vision",
+        "gemma4",
+        "idefics2",
+        "internvl",
+        "llama4",
+        "mllama",
+        "ovis2",
+        "qianfan_ocr",
     ),
 }
 AROUND_INDEX = {family: module for module, families in AROUND.items() for family in families}

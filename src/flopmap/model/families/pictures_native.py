@@ -25,7 +25,8 @@ from flopmap.model.families.vision import (
     windowed,
     with_defaults,
 )
-from flopmap.model.media import Fitted, Native, Tower
+from flopmap.model.media import Tower
+from flopmap.model.media_whole import Fitted, Native
 
 if TYPE_CHECKING:
     from flopmap.model.architecture import Architecture, Layer, Stack
