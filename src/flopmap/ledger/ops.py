@@ -22,7 +22,7 @@ from flopmap.model.architecture import (
     Table,
     Vector,
 )
-from flopmap.step import MAIN, Phase
+from flopmap.step import CROSSED, MAIN, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -55,7 +55,7 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
 def operations(
     architecture: Architecture,
     phases: tuple[Phase, ...],
-    running: Collection[str] = (MAIN,),
+    running: Collection[str] = (MAIN, CROSSED),
     nominal: float | None = None,
 ) -> list[Op]:
     """The ops of one step, in the order they run; like ops of several layers are one op with a count.
@@ -64,7 +64,7 @@ def operations(
     matrix of that many parameters in place of every matrix of the main layers.
     """
     ops = [op for stack in architecture.stacks for op in _of_stack(stack)]
-    ops += [*_before(architecture), *_of_layers(architecture, phases), *_after(architecture)]
+    ops += [*_before(architecture), *_of_layers(architecture, phases, running), *_after(architecture)]
     ops = [op if op.stack in running else msgspec.structs.replace(op, idle=True) for op in ops]
     if nominal is None:
         return ops
@@ -86,13 +86,17 @@ def _of_stack(stack: Stack) -> Iterator[Op]:
         yield msgspec.structs.replace(op, name=f"{stack.name}.{op.name}", stack=op.stack or stack.name, weights=weights)
 
 
-def _of_layers(architecture: Architecture | Stack, phases: tuple[Phase, ...]) -> list[Op]:
+def _of_layers(
+    architecture: Architecture | Stack, phases: tuple[Phase, ...], running: Collection[str] = (CROSSED,)
+) -> list[Op]:
     kinds: dict[Layer, int] = {}
     for layer in architecture.layers:
         kinds[layer] = kinds.get(layer, 0) + 1
     merged: dict[Op, int] = {}
     for layer, count in kinds.items():
+        skipped = layer.only_crosses and CROSSED not in running
         for op in _of_layer(architecture, layer, phases):
+            op = msgspec.structs.replace(op, idle=True) if skipped else op  # noqa: PLW2901 - the same op
             merged[op] = merged.get(op, 0) + op.count * count
     return [msgspec.structs.replace(op, count=count) for op, count in merged.items()]
 

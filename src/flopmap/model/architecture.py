@@ -263,6 +263,11 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
     pieces: tuple[Piece | Experts | SharedKeys | CrossAttention, ...] = ()
     shared: bool = False
 
+    @property
+    def only_crosses(self) -> bool:
+        """Whether it attends to another stack alone, and is skipped where that gave nothing."""
+        return self.attention is None and any(isinstance(piece, CrossAttention) for piece in self.pieces)
+
 
 class Stack(msgspec.Struct, frozen=True, kw_only=True):
     """Layers over a sequence of their own that run before the main ones: an encoder, a vision tower, a connector.

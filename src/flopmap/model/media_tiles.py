@@ -66,7 +66,7 @@ class Tiles(msgspec.Struct, frozen=True, kw_only=True):
     """A grid of up to ``most`` tiles of ``side`` pixels whose shape is nearest to the image's, and the whole of it.
 
     ``tokens`` are those of a tile, ``around`` those at the ends. ``fits`` chooses the grid by the least change of size
-    instead, in ``single`` precision as one processor compares, and ``marks`` are separators between tiles and after rows;
+    instead, in ``single`` precision as one processor compares; ``marks`` are separators between tiles and after rows,
     ``of_tile`` are further tokens of each tile.
     """
 
@@ -84,7 +84,7 @@ class Tiles(msgspec.Struct, frozen=True, kw_only=True):
     def of(self, width: int, height: int, frames: int | None = None) -> Medium:
         """The medium of an image, or of a video, whose frames are not cut."""
         across, down = (1, 1) if frames else self._grid(width, height)
-        tiles = across * down + (across * down > 1) if not frames else frames
+        tiles = frames or across * down + (across * down > 1)
         passes = self.tower.passes((self.side // self.tower.patch) ** 2, tiles, self.tokens)
         marks = across * down if self.marks and across * down > 1 else 0
         return Medium(passes=passes, tokens=tiles * (self.tokens + self.of_tile) + marks + self.around)
@@ -189,7 +189,7 @@ COVERED = 0.9
 
 
 def covering_grid(width: int, height: int, side: int, most: int) -> tuple[int, int]:
-    """Rows and columns of the fewest tiles that keep more than nine tenths of an image's area, or else the most of it."""
+    """Rows and columns of the fewest tiles that keep nine tenths of an image's area, or else the most of it."""
     shapes = [(one, other) for one in range(1, most + 1) for other in range(1, most // one + 1)]
     shapes.sort(key=lambda shape: shape[0] * shape[1])
     kept = {shape: _kept(width, height, shape, side) / (width * height) for shape in shapes}
@@ -255,7 +255,7 @@ class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
         """The medium of an image, or of a video, whose frames are not cut."""
         factor, squared = self.tower.patch * self.tower.merge, self.tower.merge**2
         rounded = [max(self.tower.patch, round(length / factor) * factor) for length in (width, height)]
-        wide, high = smart_size(width, height, factor, self.least * factor**2, self.most * factor**2)
+        wide, high = smart_size(width, height, factor, (self.least * factor**2, self.most * factor**2))
         tokens, count = (wide // factor) * (high // factor), frames or 1
         whole = self.tower.passes(tokens * squared, count)
         large = rounded[0] * rounded[1] > self.most * factor**2 * self.tolerance

@@ -51,7 +51,7 @@ class Native(msgspec.Struct, frozen=True, kw_only=True):
         counted = depth * self.temporal if self.deep else 1
         if self.raised:
             width, height = _at_least(width, height, factor)
-        width, height = smart_size(width, height, factor, least, most, counted)
+        width, height = smart_size(width, height, factor, (least, most), counted)
         rows, columns = height // factor, width // factor
         passes = self.tower.passes(rows * columns * self.tower.merge**2, depth)
         if self.window:
@@ -68,8 +68,9 @@ def _at_least(width: int, height: int, factor: int) -> tuple[int, int]:
     return width, height
 
 
-def smart_size(width: int, height: int, factor: int, least: int, most: int, frames: int = 1) -> tuple[int, int]:
-    """Width and height as multiples of ``factor``, with ``least`` to ``most`` pixels over ``frames`` frames."""
+def smart_size(width: int, height: int, factor: int, limits: tuple[int, int], frames: int = 1) -> tuple[int, int]:
+    """Width and height as multiples of ``factor``, with pixels between the ``limits`` over ``frames`` frames."""
+    least, most = limits
     if max(width, height) > THINNEST * min(width, height):
         raise MediumError(f"{width}x{height}: one side is more than {THINNEST} times the other")
     wide, high = round(width / factor) * factor, round(height / factor) * factor

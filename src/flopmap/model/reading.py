@@ -60,6 +60,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
     not_counted: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
+    processor: bool = False
 
 
 def read_model(name: str, book: Book) -> Checkpoint:
@@ -144,7 +145,19 @@ def read_config(path: str) -> Checkpoint:
     if os.path.basename(path) == "config.json" and not fields.get("quantization_config") and os.path.exists(beside):
         settings = Config(_fields_of(beside), beside).table("quantization")
         fields["quantization_config"] = {"quant_method": "modelopt", **settings}
-    return from_config(fields, path)
+    return from_config(_with_processor(fields, path), path)
+
+
+def _with_processor(fields: dict[str, Any], path: str) -> dict[str, Any]:
+    """The fields with the settings of the image processor that lie beside them, if any do."""
+    for name in ("preprocessor_config.json", "processor_config.json"):
+        beside = os.path.join(os.path.dirname(path), name)
+        if os.path.basename(path) == "config.json" and "preprocessor_config" not in fields and os.path.exists(beside):
+            settings = _fields_of(beside)
+            found = settings.get("image_processor", settings if name.startswith("pre") else None)
+            if isinstance(found, dict):
+                return {**fields, "preprocessor_config": found}
+    return fields
 
 
 def _fields_of(path: str) -> dict[str, Any]:
@@ -218,6 +231,7 @@ def from_config(fields: dict[str, Any], name: str) -> Checkpoint:
         quantization=quantization or None,
         state_dtype=DTYPES.get(inner.string(*STATE_DTYPES)),
         not_counted=_not_counted(inner, outer if text else None),
+        processor=outer.has("preprocessor_config"),
     )
 
 

@@ -83,6 +83,8 @@ def subject(verdict: Verdict) -> str:
         what.append(
             f"prompt {scenario.input_len:,}" + (f" after {scenario.cached_len:,} cached" if scenario.cached_len else "")
         )
+    if scenario.images and scenario.phase != "decode":
+        what.append(f"{scenario.images:,} image{'s' * (scenario.images > 1)} of {scenario.image_tokens:,} tokens")
     engine = scenario.engine.id + (", eager" if scenario.eager else "")
     where = f"{scenario.model.name} ({formats}) on {scenario.machine.part.id}"
     return f"{where} | {scenario.phase}, {', '.join(what)} | engine: {engine}"

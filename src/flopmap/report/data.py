@@ -81,6 +81,8 @@ def scenario_data(verdict: Verdict) -> dict[str, Any]:
         "context_len": scenario.context_len,
         "input_len": scenario.input_len,
         "cached_len": scenario.cached_len,
+        "images": scenario.images,
+        "image_tokens": scenario.image_tokens,
     }
 
 

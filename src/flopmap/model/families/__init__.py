@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from flopmap.quantity import shown
 
 if TYPE_CHECKING:
@@ -205,6 +207,20 @@ MODULES: dict[str, tuple[str, ...]] = {
         "zamba",
         "zamba2",
     ),
+    "pictures_alone": (
+        "aimv2_vision_model",
+        "beit",
+        "clip_vision_model",
+        "data2vec-vision",
+        "deit",
+        "dinov2",
+        "dinov2_with_registers",
+        "dinov3_vit",
+        "ijepa",
+        "siglip_vision_model",
+        "vit",
+        "vit_msn",
+    ),
     "pictures_tiled": ("mllama_text_model",),
     "streams": ("qwen4_exp_text",),
     "inkling": ("inkling2_text", "inkling_text"),
@@ -274,6 +290,7 @@ AROUND: dict[str, tuple[str, ...]] = {
 AROUND_INDEX = {family: module for module, families in AROUND.items() for family in families}
 INDEX = {family: module for module, families in MODULES.items() for family in families}
 EXPERT_FIELDS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_intermediate_size", "kv_lora_rank")
+PICTURE_HEADS = ("Model", "ForImageClassification", "WithProjection")
 HEADS = ("ForCausalLM", "ForConditionalGeneration", "GenerationDecoder", "LMHeadModel", "ModelWithLMHead")
 
 
@@ -284,9 +301,10 @@ def read_family(config: Config) -> Architecture:
         raise config.error("model_type", "is missing, so this is no model config that is understood")
     if family not in INDEX:
         raise config.error("model_type", f"{shown(family)} is not understood{_nearest(family)}")
+    heads = PICTURE_HEADS if INDEX[family] == "pictures_alone" else HEADS
     for name in config.strings("architectures"):
-        if not name.endswith(HEADS):
-            understood = f"understood: names that end in {', '.join(HEADS)}"
+        if not name.endswith(heads):
+            understood = f"understood: names that end in {', '.join(heads)}"
             raise config.error("architectures", f"{shown(name)} is not understood ({understood})")
     if INDEX[family] == "dense":
         for field in EXPERT_FIELDS:
@@ -303,7 +321,7 @@ def read_around(config: Config, text: Architecture) -> Architecture:
     family = config.string("model_type")
     module = importlib.import_module(f"flopmap.model.families.{AROUND_INDEX[family]}")
     whole: Architecture = module.AROUND[family](config, text)
-    return whole
+    return msgspec.structs.replace(whole, family=family)
 
 
 def _nearest(family: str) -> str:

@@ -65,7 +65,7 @@ def _features(config: Config) -> tuple[int, bool]:
     return len(layers) if isinstance(layers, list | tuple) else 1, strategy == "full"
 
 
-def _named(config: Config, vision: Config, default: str) -> tuple[Vit, tuple[Stack, ...], Tower]:
+def _named(vision: Config, default: str) -> tuple[Vit, tuple[Stack, ...], Tower]:
     """The tower of a vision_config, and its rule."""
     kind, stacks = tower(vision, default)
     pooler = any(stack.name == "pooler" for stack in stacks)
@@ -77,7 +77,7 @@ def llava(config: Config, text: Architecture) -> Architecture:
     vision = with_defaults(vision_config(config), **_of_type(vision_config(config), CLIP_L))
     if vision.string("model_type") == "pixtral":
         return _pixtral(config, vision, text, merge=1)
-    kind, stacks, rule = _named(config, vision, "clip_vision_model")
+    kind, stacks, rule = _named(vision, "clip_vision_model")
     side, patch = _sides(vision)
     tokens = (side // patch) ** 2 + kind.extra * _features(config)[1]
     return seeing(text, Square(tower=rule, side=side, tokens=tokens), *stacks, _projector(config, vision, text))
@@ -99,7 +99,7 @@ def _projector(config: Config, vision: Config, text: Architecture, *further: Pie
 def vipllava(config: Config, text: Architecture) -> Architecture:
     """ViP-LLaVA: the connector reads five layers, normed."""
     vision = with_defaults(vision_config(config), **CLIP_L)
-    kind, stacks, rule = _named(config, vision, "clip_vision_model")
+    _, stacks, rule = _named(vision, "clip_vision_model")
     side, patch = _sides(vision)
     given = with_defaults(config, vision_feature_layer=[-2, -5, -8, -11, 6])
     width = hidden_of(vision) * _features(given)[0]
@@ -123,7 +123,7 @@ def llava_onevision(config: Config, text: Architecture) -> Architecture:
 
 
 def _anyres(config: Config, vision: Config, text: Architecture, most: int) -> Architecture:
-    _, stacks, rule = _named(config, vision, "clip_vision_model")
+    _, stacks, rule = _named(vision, "clip_vision_model")
     side, _ = _sides(vision)
     grids = tuple((384 * row, 384 * column) for row in range(1, 7) for column in range(1, 7)) if most else LLAVA_GRIDS
     listed: Any = processor(config).fields.get("image_grid_pinpoints") or config.fields.get("image_grid_pinpoints")
@@ -137,7 +137,7 @@ def _anyres(config: Config, vision: Config, text: Architecture, most: int) -> Ar
 def video_llava(config: Config, text: Architecture) -> Architecture:
     """Video-LLaVA: a tower for pictures, and its like for videos, which is held."""
     vision = with_defaults(vision_config(config), **CLIP_L)
-    kind, stacks, rule = _named(config, vision, "clip_vision_model")
+    kind, stacks, rule = _named(vision, "clip_vision_model")
     side, patch = _sides(vision)
     videos = tuple(replace(stack, name=f"video.{stack.name}") for stack in stacks)
     tokens = (side // patch) ** 2 + kind.extra * _features(config)[1]
@@ -148,7 +148,7 @@ def video_llava(config: Config, text: Architecture) -> Architecture:
 def paligemma(config: Config, text: Architecture) -> Architecture:
     """PaliGemma: SigLIP and one matrix."""
     vision = with_defaults(vision_config(config), **{**SIGLIP_SO, "image_size": 224})
-    _, stacks, rule = _named(config, vision, "siglip_vision_model")
+    _, stacks, rule = _named(vision, "siglip_vision_model")
     side, patch = _sides(vision)
     width = vision.integer("projection_dim", default=text.hidden)
     lead = connector(text.hidden, Linear(name="linear", d_in=hidden_of(vision), d_out=width, bias=True))
@@ -158,7 +158,7 @@ def paligemma(config: Config, text: Architecture) -> Architecture:
 def gemma3(config: Config, text: Architecture) -> Architecture:
     """Gemma 3: patches are averaged to 256 tokens, between a begin, an end and two blank lines."""
     vision = with_defaults(vision_config(config), **_of_type(vision_config(config), SIGLIP_B))
-    _, stacks, rule = _named(config, vision, "siglip_vision_model")
+    _, stacks, rule = _named(vision, "siglip_vision_model")
     side, _ = _sides(vision)
     tokens, hidden = config.integer("mm_tokens_per_image", default=256), hidden_of(vision)
     lead = connector(text.hidden, norm_row(hidden, RMS), Linear(name="projection", d_in=hidden, d_out=text.hidden))
@@ -172,7 +172,7 @@ def mistral3(config: Config, text: Architecture) -> Architecture:
 
 
 def _pixtral(config: Config, vision: Config, text: Architecture, merge: int) -> Architecture:
-    _, stacks, rule = _named(config, vision, "pixtral")
+    _, stacks, rule = _named(vision, "pixtral")
     hidden = hidden_of(vision)
     given = with_defaults(config, vision_feature_layer=-1, multimodal_projector_bias=merge == 1)
     first = (norm_row(hidden, RMS, over=hidden * merge**2), Linear(name="merge", d_in=hidden * merge**2, d_out=hidden))
@@ -190,7 +190,7 @@ def lighton_ocr(config: Config, text: Architecture) -> Architecture:
 def janus(config: Config, text: Architecture) -> Architecture:
     """DeepSeek-VL: SigLIP and two matrices."""
     vision = with_defaults(vision_config(config), **_of_type(vision_config(config), SIGLIP_B))
-    _, stacks, rule = _named(config, vision, "siglip_vision_model")
+    _, stacks, rule = _named(vision, "siglip_vision_model")
     side, patch = _sides(vision)
     lead = connector(text.hidden, *mlp(hidden_of(vision), text.hidden, text.hidden))
     return seeing(text, Square(tower=rule, side=side, tokens=(side // patch) ** 2), *stacks, lead)
@@ -202,7 +202,7 @@ def lfm2_vl(config: Config, text: Architecture) -> Architecture:
         vision_config(config), model_type="siglip2_vision_model", hidden_size=768, intermediate_size=3072,
         num_hidden_layers=12, num_attention_heads=12, patch_size=16, num_patches=256,
     )  # fmt: skip
-    _, stacks, rule = _named(config, vision, "siglip2_vision_model")
+    _, stacks, rule = _named(vision, "siglip2_vision_model")
     merge, width = config.integer("downsample_factor", default=2), config.integer("projector_hidden_size", default=2560)
     merged, bias = hidden_of(vision) * merge**2, config.flag("projector_bias", default=True)
     norms = (norm_row(merged),) if config.flag("projector_use_layernorm", default=True) else ()

@@ -183,7 +183,7 @@ def kimi_k25(config: Config, text: Architecture) -> Architecture:
     rule = Fitted(
         tower=Tower(patch=vision.integer("patch_size"), merge=merge[0]),
         patches=settings.integer("max_patches", "in_patch_limit", default=16_384),
-        side=Config(settings.table("size"), settings.name).integer("max_height", default=7168) // 14,
+        side=Config(settings.table("size"), settings.name).integer("max_height", default=512),
     )
     return seeing(text, rule, *stacks, lead)
 

@@ -1,4 +1,4 @@
-"""Models that cut pictures into tiles, or resample them: InternVL, Llama 4, Llama 3.2 Vision, Aya, Ovis, Idefics 2 ..."""
+"""Models that cut pictures into tiles, or resample them: InternVL, Llama 4, Llama 3.2 Vision, Aya, Ovis ..."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def mllama(config: Config, text: Architecture) -> Architecture:
 
 
 def mllama_text(config: Config) -> Architecture:
-    """Llama 3.2 Vision's text model: Llama with whole layers that only attend to pictures, skipped where there are none."""
+    """Llama 3.2 Vision's text model: layers that only attend to pictures are skipped where there are none."""
     config = with_defaults(config, num_key_value_heads=8)
     attention = read_attention(config)
     half = read_feed_forward(config)
@@ -269,7 +269,7 @@ def ovis2(config: Config, text: Architecture) -> Architecture:
     pieces: tuple[Piece, ...] = (
         Linear(name="head", d_in=hidden_of(vision) * stride**2, d_out=spoken),
         norm_row(spoken),
-        Linear(name="words", d_in=words, d_out=text.hidden),
+        Linear(name="words", d_in=words, d_out=config.integer("hidden_size", default=text.hidden)),
     )
     settings = processor(config)
     images = Grids(
@@ -327,6 +327,8 @@ def aria(config: Config, text: Architecture) -> Architecture:
 
 def gemma4(config: Config, text: Architecture) -> Architecture:
     """Gemma 4: the largest grid of patches of the picture's shape, averaged in squares of nine, through one matrix."""
+    if not config.table("vision_config"):
+        return text
     vision = with_defaults(
         vision_config(config), hidden_size=768, intermediate_size=3072, num_hidden_layers=16, num_attention_heads=12,
         num_key_value_heads=12, head_dim=64, patch_size=16, position_embedding_size=10_240, pooling_kernel_size=3,
