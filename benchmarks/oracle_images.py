@@ -52,7 +52,7 @@ base.maker = maker
 
 def tower(model: Any) -> Any:
     """Return the method that encodes images."""
-    for owner in (model, getattr(model, "model", None), getattr(model, "thinker", None)):
+    for owner in (getattr(model, "model", None), getattr(model, "thinker", None), model):
         if owner is not None and hasattr(owner, "get_image_features"):
             return owner.get_image_features
     return None
@@ -75,9 +75,14 @@ def encode(model: Any, kind: str, special: Fields, size: tuple[int, int]) -> tup
     inputs = dict(made(images=[image], return_tensors="pt", **special.get("call", {})))
     settings = {key: value for key, value in made.to_dict().items() if key not in COLOURS and value is not None}
     if kind == "video_llama_3":
-        inputs["image_merge_sizes"] = inputs.get("image_merge_sizes", torch.tensor([made.merge_size]))
+        inputs["image_merge_sizes"] = torch.tensor([made.merge_size])
+    inputs = {name: value.float() if hasattr(value, "is_floating_point") and value.is_floating_point() else value
+              for name, value in inputs.items()}
     shapes = {name: list(value.shape) for name, value in inputs.items() if hasattr(value, "shape")}
-    method = tower(model) if kind not in ENCODERS else model.forward
+    method = tower(model) if kind not in ENCODERS and not special.get("forward") else model.forward
+    if special.get("forward"):  # the tower cannot run alone: with a text of that many tokens
+        inputs["input_ids"] = torch.full((1, special["forward"]), base.TOKEN)
+        inputs["cross_attention_mask"] = torch.ones((1, special["forward"], 1, made.max_image_tiles), dtype=torch.long)
     accepted = set(inspect.signature(method).parameters)
     inputs = {RENAMED.get((kind, name), name): value for name, value in inputs.items()}
     given = {name: value for name, value in inputs.items() if name in accepted and name != "num_patches"}
@@ -116,7 +121,8 @@ def truth_of(kind: str, special: Fields, save: Any) -> None:
     truth["tensors"] = [[name, list(tensor.shape)] for name, tensor in named]
     save(truth | {"flop": None})
     sizes = special.get("sizes", [IMAGE])
-    model = base.build(config, "cpu").float()
+    model = base.build(config, "cpu").to(torch.float32)
+    model.config.dtype = torch.float32
     truth["flop"], failures = [], []
     for size in sizes:
         try:

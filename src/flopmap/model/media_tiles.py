@@ -241,7 +241,7 @@ class Canvas(msgspec.Struct, frozen=True, kw_only=True):
 class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
     """LFM2-VL: an image of up to ``most`` tokens at its own size; a larger one in tiles of ``side``, and a thumbnail.
 
-    Each tile has a token for its place, each image a begin and an end.
+    Each tile has a token for its place, each image a begin and an end. The tower sees all padded to one length.
     """
 
     tower: Tower
@@ -257,11 +257,14 @@ class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
         rounded = [max(self.tower.patch, round(length / factor) * factor) for length in (width, height)]
         wide, high = smart_size(width, height, factor, (self.least * factor**2, self.most * factor**2))
         tokens, count = (wide // factor) * (high // factor), frames or 1
-        whole = self.tower.passes(tokens * squared, count)
+        padded = max(self.most * squared, (self.side // self.tower.patch) ** 2)
+        whole = self.tower.passes(padded, count, tokens)
+        if self.tiles == (1, 1):
+            whole = self.tower.passes(self.most * squared, count, tokens)
         large = rounded[0] * rounded[1] > self.most * factor**2 * self.tolerance
         if frames or not large or self.tiles == (1, 1):
             return Medium(passes=whole, tokens=count * (tokens + 2))
         across, down = nearest_grid(width, height, self.side, *self.tiles)
         cut, each = across * down, (self.side // factor) ** 2
-        passes = (*whole, *self.tower.passes(each * squared, cut))
+        passes = (*whole, *self.tower.passes(padded, cut, each))
         return Medium(passes=passes, tokens=cut * (each + 1) + tokens + 1 + 2)

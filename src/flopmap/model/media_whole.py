@@ -131,7 +131,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """The largest grid of the image's shape with at most ``tokens`` tokens (Gemma 4)."""
+    """The largest grid of the image's shape with at most ``tokens`` tokens, padded to that many in the tower (Gemma 4)."""
 
     tower: Tower
     tokens: int
@@ -147,7 +147,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
             rows, columns = 1, min(width // height, self.tokens)
         elif columns == 0:
             rows, columns = min(height // width, self.tokens), 1
-        passes = self.tower.passes(rows * columns * self.tower.merge**2, count)
+        passes = self.tower.passes(self.tokens * self.tower.merge**2, count, rows * columns)
         return Medium(passes=passes, tokens=count * rows * columns)
 
 
