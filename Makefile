@@ -47,7 +47,7 @@ check: $(TEST) ## the book: schema, units, sources, links, claims
 	@$(RUN)flopmap check
 
 unit: $(TEST) ## pytest, with coverage
-	@$(RUN)python -m pytest --cov --cov-report=term
+	@$(RUN)python -m pytest -n auto --cov --cov-report=term
 
 size: $(TEST) ## the size budgets
 	@$(RUN)python tools/size.py

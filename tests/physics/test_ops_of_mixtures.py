@@ -227,6 +227,8 @@ def test_a_short_convolution_keeps_all_its_taps_but_the_last(book: Book) -> None
     # three taps of each sequence: held, and read and written once a step
     assert spent["held"] == 3 * 100 * 3 * 2
     assert spent["state"] == 2 * 3 * 100 * 3 * 2
+    # the reference code keeps the current input beside them
+    assert cost(book, "short-convolution", {"conv-state": "reference"}, **shape)["held"] == 3 * 100 * 4 * 2
     assert spent["activations"] == 2 * 7 * 100 * 2
     assert spent["launches"] == 1
     assert cost(book, "short-convolution", {"gemm-bytes": "weights"}, **shape)["activations"] == 0

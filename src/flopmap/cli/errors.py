@@ -6,9 +6,10 @@ from flopmap.machine.machine import MachineError
 from flopmap.model.config import ConfigError, MissingFileError
 from flopmap.quantity import QuantityError
 from flopmap.records.book import UnknownRecordError
+from flopmap.records.condition import ConditionError
 from flopmap.records.faults import BookError, MissingBookError
 from flopmap.records.formula import FormulaError
 from flopmap.scenario import ScenarioError
 
 USAGE = (ScenarioError, MachineError, QuantityError, UnknownRecordError, MissingFileError, MissingBookError)
-FAILURES = (ConfigError, BookError, FormulaError)
+FAILURES = (ConfigError, BookError, FormulaError, ConditionError)

@@ -30,7 +30,7 @@ COMMANDS = {
     "formats": "list, search or show number formats",
     "traps": "list, search or show known traps",
 }
-MODULES = {"why": "why", "check": "check", "models": "models"}
+MODULES = {"why": "why", "check": "check", "models": "models", "classes": "classes"}
 EPILOG = "example: flopmap why meta-llama/Llama-3.1-8B --on h100-sxm --batch-size 1 --context-len 2048 --tpot 12.5ms"
 
 

@@ -51,7 +51,7 @@ def search(book: Book, kind: str, word: str | None, *, as_json: bool) -> int:
     if as_json:
         print(to_json(records))
     else:
-        _list(records)
+        listed(records)
     return 0
 
 
@@ -89,7 +89,7 @@ def _flat(item: Any) -> str:
     return f"{item:.6g}" if isinstance(item, float) else str(item)
 
 
-def _list(records: list[dict[str, Any]]) -> None:
+def listed(records: list[dict[str, Any]]) -> None:
     """A line a record: id, title, status."""
     print(f"{len(records)} record{'' if len(records) == 1 else 's'}")
     width = max((len(record["id"]) for record in records), default=0)

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flopmap.estimate.estimate import Estimate, estimate
+from flopmap.facts import facts
 from flopmap.floor.roofline import Pricing, price
 from flopmap.floor.sensitivity import Doubling, bound_by, doublings, elasticity
 from flopmap.floor.summary import Memory, memory, utilisation
 from flopmap.levers import Gain, gains
-from flopmap.records.types import Band, Reading
+from flopmap.records.condition import facts_of, holds, parse
+from flopmap.records.types import Band, Reading, Trap
 from flopmap.scenario import Request, ScenarioError, make
 
 if TYPE_CHECKING:
     from flopmap.records.book import Book
+    from flopmap.records.condition import Fact
 
 CAUSE_OF = {
     "memory_bandwidth": "memory bandwidth",
@@ -49,6 +52,15 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     check: str
 
 
+class Warned(msgspec.Struct, frozen=True, kw_only=True):
+    """A trap whose condition holds here."""
+
+    id: str
+    title: str
+    why: str
+    remedy: str
+
+
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a report shows."""
 
@@ -67,6 +79,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     at_measured: dict[str, float] | None
     meaning: str
     causes: tuple[Cause, ...]
+    traps: tuple[Warned, ...]
     assumptions: tuple[str, ...]
     not_counted: tuple[str, ...]
 
@@ -100,9 +113,18 @@ def judge(request: Request, book: Book, measured: tuple[str, float] | None = Non
         at_measured=utilisation(pricing, reading.seconds, book) if reading else None,
         meaning=band.meaning if band else "",
         causes=_causes(band, pricing, fit, book) if band else (),
+        traps=_traps(facts(pricing, fit, reading.seconds if reading else None), book),
         assumptions=scenario.assumptions,
         not_counted=(*scenario.model.not_counted, *unknown),
     )
+
+
+def _traps(known: dict[str, Fact], book: Book) -> tuple[Warned, ...]:
+    """The traps whose condition holds, those that ask for the most facts first; none on an unknown fact."""
+    records = (book.record(Trap, trap_id) for trap_id in book.ids("traps"))
+    near = [trap for trap in records if trap.when and holds(parse(trap.when), known)]
+    near.sort(key=lambda trap: -len(facts_of(parse(trap.when))))
+    return tuple(Warned(id=trap.id, title=trap.title, why=trap.summary, remedy=trap.remedy) for trap in near)
 
 
 def _measured(measured: tuple[str, float], pricing: Pricing) -> Measured:

@@ -238,6 +238,10 @@ def _by_numbers(config: Settings, weights: Settings, taken: tuple[str, int] | No
     raise config.refuse(f"{method} with {settings}", known)
 
 
+# Kimi K3's projections around its experts: no list names them, and its files hold them in bf16
+NO_TARGET = r"re:.*routed_expert_(down|up)_proj.*"
+
+
 def _compressed_tensors(config: Settings) -> Scheme:
     general, named = None, []
     groups = config.table("config_groups")
@@ -261,7 +265,7 @@ def _compressed_tensors(config: Settings) -> Scheme:
         names = tuple(target for target in targets if target not in classes)
         names += ("experts",) if "Linear" not in classes and classes else ()
         named += [(names, stored)] if names else []
-    return Scheme(general, config.listed("ignore"), tuple(named))
+    return Scheme(general, (*config.listed("ignore"), NO_TARGET), tuple(named))
 
 
 MODELOPT: dict[str, tuple[str, dict[str, Any]]] = {

@@ -49,8 +49,19 @@ LEAVES = {
     "mixer.qkv": ("in_proj_qkv", "qkv_proj", "q_proj"),
     "mixer.ba": ("in_proj_ba", "in_proj_b", "in_proj_a"),
     "mixer.out": ("out_proj", "o_proj"),
+    "mixer.b": ("b_proj",),
+    "mixer.decay_row_a": ("f_a_proj",),
+    "mixer.decay_row_b": ("f_b_proj",),
+    "mixer.gate_row_a": ("g_a_proj",),
+    "mixer.gate_row_b": ("g_b_proj",),
+    "mixer.gate_row": ("g_proj",),
     "mixer.x": ("x_proj",),
     "mixer.dt": ("dt_proj",),
+}
+WHOLE = {  # matrices that stand in no container
+    "attention.blocks.score": ("self_attention_res_proj",),
+    "mlp.blocks.score": ("mlp_res_proj",),
+    "output.blocks.score": ("output_attn_res_proj",),
 }
 HEADS = ("lm_head", "head", "output", "embed_out")
 
@@ -76,8 +87,8 @@ def modules(architecture: Architecture) -> Iterator[tuple[int | None, Module]]:
         yield None, Module("project_in", width * hidden, ("project_in",))
         yield None, Module("project_out", width * hidden, ("project_out",))
     for piece in (*architecture.before, *architecture.after):
-        if isinstance(piece, Linear):
-            yield None, Module(piece.name, piece.d_in * piece.d_out, (piece.name,))
+        if isinstance(piece, Linear) and not piece.shared:
+            yield None, Module(piece.name, piece.d_in * piece.d_out, WHOLE.get(piece.name, (piece.name,)))
     yield None, Module("lm_head", width * architecture.vocab, HEADS)
 
 
@@ -91,7 +102,8 @@ def _of_layer(layer: Layer, architecture: Architecture) -> Iterator[Module]:
         if isinstance(piece, Linear) and not piece.shared:
             containers = ATTENTION if piece.name.startswith("attention") else MIXER
             leaves = LEAVES.get(piece.name, (piece.name.rsplit(".", 1)[-1],))
-            yield Module(piece.name, piece.d_in * piece.d_out, _joined(containers, leaves))
+            names = WHOLE.get(piece.name) or _joined(containers, leaves)
+            yield Module(piece.name, piece.d_in * piece.d_out, names)
     half = layer.feed_forward
     if isinstance(half, FeedForward):
         yield from _feed_forward("mlp", half, hidden, DENSE)
@@ -153,8 +165,8 @@ def _experts(half: Experts, hidden: int, outside: tuple[str, ...]) -> Iterator[M
     if half.shared_gate:
         yield Module("moe.shared_gate", hidden, ("mlp.shared_expert_gate",))
     if half.latent:
-        yield Module("moe.latent_in", hidden * inner, _joined(SPARSE, ("fc1_latent_proj",)))
-        yield Module("moe.latent_out", hidden * inner, _joined(SPARSE, ("fc2_latent_proj",)))
+        yield Module("moe.latent_in", hidden * inner, _joined(SPARSE, ("fc1_latent_proj", "routed_expert_down_proj")))
+        yield Module("moe.latent_out", hidden * inner, _joined(SPARSE, ("fc2_latent_proj", "routed_expert_up_proj")))
 
 
 class Names:

@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from flopmap.records.book import Book
 
 # as small as a router, and left alone like one
-NEVER = ("indexer.weights", "moe.shared_gate", "attention.hc.weights", "mlp.hc.weights", "collapse.weights")
+NEVER = (
+    "indexer.weights",
+    "moe.shared_gate",
+    "attention.hc.weights",
+    "mlp.hc.weights",
+    "collapse.weights",
+    "attention.blocks.score",
+    "mlp.blocks.score",
+    "output.blocks.score",
+)
 
 
 class Quantization(NamedTuple):

@@ -149,8 +149,19 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     note: str = ""
 
 
+class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether something runs: the answer of the first condition that holds. Without ``when`` it always does."""
+
+    when: str = ""
+    answer: Literal["yes", "no", "emulated"]
+    why: str
+
+
 class OpClass(Record, frozen=True, kw_only=True):
-    """A kind of work. ``cost`` maps a resource to its formula; ``conventions`` holds the other readings by name."""
+    """A kind of work. ``cost`` maps a resource to its formula; ``conventions`` holds the other readings by name.
+
+    A gate says where it is ``available``: the first answer whose condition holds.
+    """
 
     kind: Literal["cost", "lever", "gate", "advice", "trap", "comparison"]
     bound_by: Bound
@@ -159,6 +170,7 @@ class OpClass(Record, frozen=True, kw_only=True):
     why: dict[str, str] = {}
     conventions: dict[str, dict[str, dict[str, str]]] = {}
     quantities: dict[str, str] = {}
+    available: tuple[Answer, ...] = ()
     claims: tuple[Claim, ...] = ()
 
 
@@ -213,10 +225,11 @@ class Spread(Record, frozen=True, kw_only=True):
 
 
 class Trap(Record, frozen=True, kw_only=True):
-    """A known failure: what is seen, why, and what to do."""
+    """A known failure: what is seen, why (``summary``), and what to do. ``when`` is the condition that it is near."""
 
     symptom: str
     remedy: str
+    when: str = ""
 
 
 class Symbol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

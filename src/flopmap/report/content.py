@@ -25,6 +25,8 @@ WORDS = {
     "host": "host time",
 }
 SHOWN_OPS = 8
+SHOWN_TRAPS = 3
+NAMES = ("Ampere", "Apple", "Blackwell")
 LEAST_SHARE = 0.0005
 HALF_PERCENT = 0.005
 
@@ -98,7 +100,16 @@ def paragraphs(verdict: Verdict) -> list[str]:
         lines += [f"{percent(cause.weight)} {cause.cause}. To confirm: {cause.check}." for cause in verdict.causes]
         if not verdict.memory.fits:
             lines.append(f"It does not fit{' (borderline)' if verdict.memory.borderline else ''}: {need(verdict)}.")
+    lines += [
+        f"Beware: {lower(trap.title)} (flopmap traps {trap.id}). {trap.remedy}" for trap in verdict.traps[:SHOWN_TRAPS]
+    ]
     return lines
+
+
+def lower(title: str) -> str:
+    """A title inside of a sentence: without its capital, unless that is a name's or a word of capitals."""
+    capitals = title.partition(" ")[0][1:].strip("-").isupper()
+    return title if capitals or title.startswith(NAMES) else title[0].lower() + title[1:]
 
 
 def tables(verdict: Verdict) -> list[Table]:

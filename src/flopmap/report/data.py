@@ -53,6 +53,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
         "utilisation": {"floor": verdict.at_floor, "measured": verdict.at_measured},
         "ops": [op_data(line, pricing) for line in pricing.lines],
         "levers": to_data(verdict.levers),
+        "traps": to_data(verdict.traps),
         "assumptions": list(verdict.assumptions),
         "not_counted": list(verdict.not_counted),
         "conventions": pricing.scenario.conventions,

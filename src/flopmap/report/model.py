@@ -105,16 +105,17 @@ def _by_place(pricing: Pricing) -> dict[str, int]:
 
 def pattern(layers: tuple[Layer, ...]) -> tuple[str, dict[str, str]]:
     """The layers as letters, repeats drawn together: ``10 x (5 A, B), 2 A``; and what each letter stands for."""
-    letters: dict[Layer, str] = {}
+    letters: dict[str, str] = {}
+    described = {layer: describe(layer) for layer in set(layers)}
     for layer in layers:
-        letters.setdefault(layer, chr(ord("A") + len(letters)) if len(letters) < LETTERS else "?")
-    row = [letters[layer] for layer in layers]
+        letters.setdefault(described[layer], chr(ord("A") + len(letters)) if len(letters) < LETTERS else "?")
+    row = [letters[described[layer]] for layer in layers]
     period = next((size for size in range(1, len(row) // 2 + 1) if _repeats(row, size)), len(row))
     times, rest = divmod(len(row), period)
     parts = [_runs(row)] if times == 1 or period == 1 else [f"{times} x ({_runs(row[:period])})"]
     if rest and times > 1 and period > 1:
         parts.append(_runs(row[-rest:]))
-    return ", ".join(parts), {letter: describe(layer) for layer, letter in letters.items()}
+    return ", ".join(parts), {letter: words for words, letter in letters.items()}
 
 
 LETTERS = 26
@@ -147,7 +148,8 @@ def describe(layer: Layer) -> str:
         words.append(f"latent attention {attention.heads} heads over {attention.latent} + {attention.rope_dim}")
     if layer.pieces:
         names = [getattr(piece, "name", type(piece).__name__.lower()) for piece in layer.pieces]
-        words.append(f"{len(names)} pieces ({', '.join(names[:SHOWN_PIECES])} ...)")
+        more = " ..." if len(names) > SHOWN_PIECES else ""
+        words.append(f"{', '.join(names[:SHOWN_PIECES])}{more}")
     if isinstance(half, FeedForward):
         words.append(f"feed-forward {half.width:,}{'' if half.gated else ' ungated'}")
     elif isinstance(half, Experts):
