@@ -76,8 +76,10 @@ def encode(model: Any, kind: str, special: Fields, size: tuple[int, int]) -> tup
     settings = {key: value for key, value in made.to_dict().items() if key not in COLOURS and value is not None}
     if kind == "video_llama_3":
         inputs["image_merge_sizes"] = torch.tensor([made.merge_size])
-    inputs = {name: value.float() if hasattr(value, "is_floating_point") and value.is_floating_point() else value
-              for name, value in inputs.items()}
+    inputs = {
+        name: value.float() if hasattr(value, "is_floating_point") and value.is_floating_point() else value
+        for name, value in inputs.items()
+    }
     shapes = {name: list(value.shape) for name, value in inputs.items() if hasattr(value, "shape")}
     method = tower(model) if kind not in ENCODERS and not special.get("forward") else model.forward
     if special.get("forward"):  # the tower cannot run alone: with a text of that many tokens
@@ -89,6 +91,8 @@ def encode(model: Any, kind: str, special: Fields, size: tuple[int, int]) -> tup
     given |= {name: torch.tensor(value) for name, value in special.get("inputs", {}).items()}
     with base.Ledger(model) as ledger, torch.no_grad():
         output = method(**given)
+        if "then" in special:  # what the whole forward does with the features
+            model.get_submodule(special["then"])(output.last_hidden_state)
     rows = [tensor[1] for tensor in base.tensors_in(getattr(output, "pooler_output", output))]
     truth = {"image": list(size), "inputs": shapes, "features": rows[:8], **ledger.report()}
     truth["modules"] = [
@@ -118,7 +122,6 @@ def truth_of(kind: str, special: Fields, save: Any) -> None:
     named = list(model.named_parameters())
     truth |= {"built": True, "class": type(model).__name__, "config": base.pruned(config.to_dict())}
     truth["parameters"] = sum(tensor.numel() for _, tensor in named)
-    truth["tensors"] = [[name, list(tensor.shape)] for name, tensor in named]
     save(truth | {"flop": None})
     sizes = special.get("sizes", [IMAGE])
     model = base.build(config, "cpu").to(torch.float32)

@@ -320,6 +320,5 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sources(self) -> frozenset[str]:
         """The stacks that the main layers attend to: an encoder-decoder's encoder."""
-        return frozenset(
-            piece.source for layer in set(self.layers) for piece in layer.pieces if isinstance(piece, CrossAttention)
-        )
+        pieces = [piece for layer in set(self.layers) for piece in layer.pieces if isinstance(piece, CrossAttention)]
+        return frozenset(piece.source for piece in pieces) & {stack.name for stack in self.stacks}

@@ -258,13 +258,13 @@ class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
         wide, high = smart_size(width, height, factor, (self.least * factor**2, self.most * factor**2))
         tokens, count = (wide // factor) * (high // factor), frames or 1
         padded = max(self.most * squared, (self.side // self.tower.patch) ** 2)
-        whole = self.tower.passes(padded, count, tokens)
+        whole = self.tower.passes(padded, count)
         if self.tiles == (1, 1):
-            whole = self.tower.passes(self.most * squared, count, tokens)
+            whole = self.tower.passes(self.most * squared, count)
         large = rounded[0] * rounded[1] > self.most * factor**2 * self.tolerance
         if frames or not large or self.tiles == (1, 1):
             return Medium(passes=whole, tokens=count * (tokens + 2))
         across, down = nearest_grid(width, height, self.side, *self.tiles)
         cut, each = across * down, (self.side // factor) ** 2
-        passes = (*whole, *self.tower.passes(padded, cut, each))
+        passes = (*whole, *self.tower.passes(padded, cut))
         return Medium(passes=passes, tokens=cut * (each + 1) + tokens + 1 + 2)

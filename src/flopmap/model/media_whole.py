@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import msgspec
 
@@ -30,8 +31,9 @@ class Native(msgspec.Struct, frozen=True, kw_only=True):
     """Sides are rounded to whole tokens, between ``least`` and ``most`` pixels (Qwen's smart_resize).
 
     ``temporal`` frames are one patch deep. With a ``window``, most layers attend within squares of that many tokens of
-    the connector, smaller at the borders. ``deep`` counts pixels of all frames against the limits; ``raised``: an
-    image thinner than a token is first made one wide. ``video`` limits hold where there are frames.
+    the connector, smaller at the borders. ``deep`` counts the pixels of all frames against the limits, of images or of
+    videos, whose limits are ``video``; frames see each other in the tower where they go ``together``. An image thinner
+    than a token is first made one wide, with sides rounded where it is ``raised``.
     """
 
     tower: Tower
@@ -39,28 +41,36 @@ class Native(msgspec.Struct, frozen=True, kw_only=True):
     most: int
     temporal: int = 1
     window: int = 0
-    deep: bool = False
+    deep: Literal["never", "video", "always"] = "never"
     raised: bool = False
+    together: bool = False
     video: tuple[int, int] | None = None
 
     def of(self, width: int, height: int, frames: int | None = None) -> Medium:
         """The medium of an image, or of a video of ``frames`` frames."""
         factor = self.tower.patch * self.tower.merge
         depth = -(-(frames or 1) // self.temporal)
-        least, most = self.video if self.video and frames else (self.least, self.most)
-        counted = depth * self.temporal if self.deep else 1
-        if self.raised:
-            width, height = _at_least(width, height, factor)
-        width, height = smart_size(width, height, factor, (least, most), counted)
+        limits = self.video if self.video and frames else (self.least, self.most)
+        deep = self.deep == "always" or (self.deep == "video" and frames is not None)
+        if self.raised or deep:
+            width, height = _at_least(width, height, factor, rounded=self.raised)
+        counted = (frames or self.temporal) if deep else 1
+        width, height = smart_size(width, height, factor, limits, (counted, self.temporal if deep else 1))
         rows, columns = height // factor, width // factor
-        passes = self.tower.passes(rows * columns * self.tower.merge**2, depth)
+        patches, sequences = rows * columns * self.tower.merge**2, depth
+        if self.together:
+            patches, sequences = patches * depth, 1
+        passes = self.tower.passes(patches, sequences)
         if self.window:
             passes += _windows(rows, columns, self.window, self.tower.merge**2, depth)
         return Medium(passes=passes, tokens=depth * rows * columns)
 
 
-def _at_least(width: int, height: int, factor: int) -> tuple[int, int]:
+def _at_least(width: int, height: int, factor: int, *, rounded: bool) -> tuple[int, int]:
     """An image of which both sides hold a token."""
+    if not rounded and min(width, height) < factor:
+        scale = max(factor / height, factor / width)
+        return int(width * scale), int(height * scale)
     if height < factor:
         width, height = round(width * factor / height), factor
     if width < factor:
@@ -68,17 +78,23 @@ def _at_least(width: int, height: int, factor: int) -> tuple[int, int]:
     return width, height
 
 
-def smart_size(width: int, height: int, factor: int, limits: tuple[int, int], frames: int = 1) -> tuple[int, int]:
-    """Width and height as multiples of ``factor``, with pixels between the ``limits`` over ``frames`` frames."""
-    least, most = limits
+def smart_size(
+    width: int, height: int, factor: int, limits: tuple[int, int], depth: tuple[int, int] = (1, 1)
+) -> tuple[int, int]:
+    """Width and height as multiples of ``factor``, with pixels between the ``limits``.
+
+    ``depth`` is frames that count, and the number of them that is one patch deep.
+    """
+    (least, most), (frames, temporal) = limits, depth
     if max(width, height) > THINNEST * min(width, height):
         raise MediumError(f"{width}x{height}: one side is more than {THINNEST} times the other")
     wide, high = round(width / factor) * factor, round(height / factor) * factor
-    if frames * wide * high > most:
+    whole = round(frames / temporal) * temporal
+    if whole * wide * high > most:
         shrink = math.sqrt(frames * height * width / most)
         wide = max(factor, math.floor(width / shrink / factor) * factor)
         high = max(factor, math.floor(height / shrink / factor) * factor)
-    elif frames * wide * high < least:
+    elif whole * wide * high < least:
         grow = math.sqrt(least / (frames * height * width))
         wide, high = math.ceil(width * grow / factor) * factor, math.ceil(height * grow / factor) * factor
     return wide, high
@@ -113,6 +129,8 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     def of(self, width: int, height: int, frames: int | None = None) -> Medium:
         """The medium of an image, or of a video."""
         factor = self.tower.patch * self.tower.merge
+        if frames and not self.most:
+            raise MediumError(f"{frames}: videos of this processor are not understood")
         if self.most:
             ratio = max(height / self.most, width / self.most)
             if ratio > 1:
@@ -131,7 +149,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """The largest grid of the image's shape with at most ``tokens`` tokens, padded to that many in the tower (Gemma 4)."""
+    """The largest grid of the image's shape with at most ``tokens`` tokens, which the tower pads it to (Gemma 4)."""
 
     tower: Tower
     tokens: int

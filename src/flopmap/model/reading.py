@@ -18,7 +18,7 @@ from flopmap.records.types import Model
 MAX_CONFIG_BYTES = 10_000_000
 WHOLE = ("phi4_multimodal",)  # families whose towers are counted as held
 PREDICTORS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
-BESIDE = ("text_config", "quantization_config", "generation_config", "preprocessor_config")
+BESIDE = ("text_config", "quantization_config", "generation_config", "preprocessor_config", "video_preprocessor_config")
 DRAFTERS = ("gemma4_assistant", "gemma4_unified_assistant")  # they read the cache of the model that they draft for
 STATE_DTYPES = ("mamba_ssm_cache_dtype", "mamba_ssm_dtype")
 TEXT_FAMILIES = {  # what a nested text_config is when it does not say so
@@ -149,14 +149,17 @@ def read_config(path: str) -> Checkpoint:
 
 
 def _with_processor(fields: dict[str, Any], path: str) -> dict[str, Any]:
-    """The fields with the settings of the image processor that lie beside them, if any do."""
-    for name in ("preprocessor_config.json", "processor_config.json"):
-        beside = os.path.join(os.path.dirname(path), name)
-        if os.path.basename(path) == "config.json" and "preprocessor_config" not in fields and os.path.exists(beside):
+    """The fields with the settings of the processors of images and videos that lie beside them, if any do."""
+    if os.path.basename(path) != "config.json":
+        return fields
+    for name in ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json"):
+        beside, key = os.path.join(os.path.dirname(path), name), name.removesuffix(".json")
+        if os.path.exists(beside):
             settings = _fields_of(beside)
-            found = settings.get("image_processor", settings if name.startswith("pre") else None)
-            if isinstance(found, dict):
-                return {**fields, "preprocessor_config": found}
+            if key == "processor_config":
+                key, settings = "preprocessor_config", settings.get("image_processor")
+            if key not in fields and isinstance(settings, dict):
+                fields = {**fields, key: settings}
     return fields
 
 
@@ -207,7 +210,7 @@ def _bytes_of(path: str) -> bytes:
 def from_config(fields: dict[str, Any], name: str) -> Checkpoint:
     """Read the fields of a config in transformers 4 or 5 spelling, the text model's where it is nested."""
     outer = Config(fields, name)
-    around = outer.string("model_type") in AROUND_INDEX
+    around = outer.string("model_type") in AROUND_INDEX and bool(_towers(fields))
     text = outer.table("text_config") or (_flat(fields) if around else {})
     if outer.string("model_type") in DRAFTERS:
         message = f"{shown(outer.string('model_type'))} is not understood: it drafts for another model and has no cache"
@@ -242,7 +245,8 @@ def _not_counted(inner: Config, outer: Config | None) -> tuple[str, ...]:
         for field in PREDICTORS
         if isinstance(inner.fields.get(field), int) and inner.fields[field] > 0
     ]
-    if outer is not None and outer.string("model_type") in AROUND_INDEX:
+    towers = _towers(outer.fields) if outer else []
+    if outer is not None and towers and outer.string("model_type") in AROUND_INDEX:
         return tuple(left)
     if outer is None and inner.fields.get("model_type") not in WHOLE:
         left += [
@@ -251,10 +255,14 @@ def _not_counted(inner: Config, outer: Config | None) -> tuple[str, ...]:
             if field.endswith("_config") and field not in BESIDE and isinstance(value, dict)
         ]
     if outer is not None:
-        towers = [field for field in outer.fields if field.endswith("_config") and field not in BESIDE]
         around = ", ".join(towers) or "what is around it"
         left.append(f"{around} of a {shown(outer.string('model_type'))} (only its text model is counted)")
     return tuple(left)
+
+
+def _towers(fields: dict[str, Any]) -> list[str]:
+    """The configs of towers that a config holds."""
+    return [key for key, value in fields.items() if key.endswith("_config") and key not in BESIDE and value]
 
 
 def _flat(fields: dict[str, Any]) -> dict[str, Any]:

@@ -146,7 +146,8 @@ def bar(share: float, width: int = 24) -> str:
 def by_op(verdict: Verdict) -> Table:
     """Where the floor's time goes, longest first."""
     pricing = verdict.pricing
-    lines = sorted(pricing.lines, key=lambda line: -line.seconds)
+    running = [line for line in pricing.lines if not line.line.op.idle]
+    lines = sorted(running, key=lambda line: -line.seconds)
     rows = [
         (
             f"{line.line.op.name} x{line.line.op.count}",

@@ -125,12 +125,13 @@ def totals_data(pricing: Pricing) -> dict[str, Any]:
 def op_data(line: PricedLine, pricing: Pricing) -> dict[str, Any]:
     """One op. ``formula`` is the one of the resource that binds it (the largest kind of bytes, when memory does)."""
     record = line.line.op_class
-    resource = binding_resource(line)
+    resource = "resident" if line.line.op.idle else binding_resource(line)
     formula = cost_texts(record, pricing.scenario.conventions).get(resource, "0")
     return {
         "class": record.id,
         "name": line.line.op.name,
         "count": line.line.op.count,
+        "idle": line.line.op.idle,
         "matrix_flop": whole(line.costs["matrix"]),
         "vector_flop": whole(line.costs["vector"]),
         "exp_op": whole(line.costs["exp"]),

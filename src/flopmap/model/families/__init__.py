@@ -54,6 +54,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "olmo",
         "olmo2",
         "olmo3",
+        "paddleocr_vl_text",
         "seed_oss",
         "smollm3",
         "stablelm",

@@ -32,13 +32,19 @@ if TYPE_CHECKING:
     from flopmap.model.architecture import Architecture, Layer, Stack
 
 QWEN_LIMITS = (3136, 12_845_056)  # pixels, of the processors published with Qwen2-VL and Qwen2.5-VL
+QWEN_VIDEO = (128 * 28 * 28, 768 * 28 * 28)  # a frame
+QWEN3_VIDEO = (4096, 25_165_824)  # all frames, of those published with Qwen3-VL
+GLM_LIMITS, GLM_VIDEO = (12_544, 9_633_792), (12_544, 47_040_000)  # all frames
 QWEN3_LIMITS = (65_536, 16_777_216)  # of those published with Qwen3-VL
 QWEN_SIZES: dict[str, Any] = {"patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2}
 
 
 def _native(config: Config, vision: Config, limits: tuple[int, int], **rule: Any) -> Native:
     """The rule of a processor that rounds sides to tokens."""
-    least, most = pixel_limits(config, *limits)
+    least, most = pixel_limits(processor(config), *limits)
+    settings = Config(config.table("video_preprocessor_config"), f"{config.name}: video_preprocessor_config")
+    if "video" in rule:
+        rule = {**rule, "video": pixel_limits(settings, *rule["video"])}
     tower = Tower(patch=vision.integer("patch_size"), merge=vision.integer("spatial_merge_size"))
     rule = {"temporal": vision.integer("temporal_patch_size", default=1), **rule}
     return Native(tower=tower, least=least, most=most, **rule)
@@ -52,7 +58,7 @@ def qwen2_vl(config: Config, text: Architecture) -> Architecture:
     out = given.integer("hidden_size")
     vision = Config({**given.fields, "hidden_size": given.integer("embed_dim")}, given.name)
     tower = vit(vision, Vit(patch_bias=False, rotary=True, last=None, temporal=2))
-    return seeing(text, _native(config, vision, QWEN_LIMITS), *tower, _merger(vision, out, LAYER))
+    return seeing(text, _native(config, vision, QWEN_LIMITS, video=QWEN_VIDEO), *tower, _merger(vision, out, LAYER))
 
 
 def _merger(vision: Config, out: int, norm: Any, *, after: bool = False, name: str = "") -> Stack:
@@ -71,7 +77,7 @@ def qwen2_5_vl(config: Config, text: Architecture) -> Architecture:
     kind = Vit(norm=RMS, gated=True, patch_bias=False, rotary=True, last=None, temporal=2)
     window = vision.integer("window_size") // vision.integer("spatial_merge_size") // vision.integer("patch_size")
     stacks = vit(vision, kind, layers=_with_windows(vision, vit_layer(vision, kind)))
-    rule = _native(config, vision, QWEN_LIMITS, window=window)
+    rule = _native(config, vision, QWEN_LIMITS, window=window, video=QWEN_VIDEO)
     return seeing(text, rule, *stacks, _merger(vision, vision.integer("out_hidden_size"), RMS))
 
 
@@ -118,7 +124,7 @@ def _qwen3(config: Config, text: Architecture, *, deep: bool) -> Architecture:
             replace(piece, name=f"deepstack.{index}.{piece.name}") for index in range(len(after)) for piece in further
         )
         merger = replace(merger, before=(*merger.before, *pieces))
-    return seeing(text, _native(config, vision, QWEN3_LIMITS), *stacks, merger)
+    return seeing(text, _native(config, vision, QWEN3_LIMITS, deep="video", video=QWEN3_VIDEO), *stacks, merger)
 
 
 def glm4v(config: Config, text: Architecture) -> Architecture:
@@ -134,7 +140,7 @@ def glm4v(config: Config, text: Architecture) -> Architecture:
         table=(vision.integer("image_size") // vision.integer("patch_size")) ** 2, rotary=True, first=RMS, last=RMS,
         temporal=2,
     )  # fmt: skip
-    rule = _native(config, vision, (12_544, 9_633_792), deep=True)
+    rule = _native(config, vision, GLM_LIMITS, deep="always", video=GLM_VIDEO)
     return seeing(text, rule, *vit(vision, kind), _glm_connector(vision, out, width))
 
 
@@ -161,7 +167,7 @@ def glm_ocr(config: Config, text: Architecture) -> Architecture:
         temporal=2,
     )  # fmt: skip
     width = out * vision.integer("in_channels", default=3)
-    rule = _native(config, vision, (12_544, 9_633_792), deep=True)
+    rule = _native(config, vision, GLM_LIMITS, deep="always", video=GLM_VIDEO)
     return seeing(text, rule, *vit(vision, kind), _glm_connector(vision, out, width))
 
 
@@ -211,13 +217,13 @@ def minimax_m3_vl(config: Config, text: Architecture) -> Architecture:
         vision_config(config), hidden_size=1280, intermediate_size=5120, num_hidden_layers=32, num_attention_heads=16,
         **QWEN_SIZES,
     )  # fmt: skip
-    merge, wide = vision.integer("spatial_merge_size"), text.hidden * vision.integer("spatial_merge_size") ** 2
+    wide = text.hidden * vision.integer("spatial_merge_size") ** 2
     width = config.integer("projector_hidden_size", default=6144)
     stacks = vit(vision, Vit(patch_bias=False, rotary=True, first=LAYER, last=None, temporal=2))
     tower = replace(stacks[-1], after=mlp(hidden_of(vision), width, text.hidden, name="projector."))
     lead = connector(text.hidden, *mlp(wide, width, text.hidden))
-    assert merge  # noqa: S101
-    return seeing(text, _native(config, vision, (3136, 1_003_520)), tower, lead)
+    rule = _native(config, vision, (3136, 1_003_520), together=True)
+    return seeing(text, rule, tower, lead)
 
 
 def video_llama_3(config: Config, text: Architecture) -> Architecture:

@@ -279,9 +279,8 @@ def processor(config: Config) -> Config:
     return Config(config.table("preprocessor_config"), f"{config.name}: preprocessor_config")
 
 
-def pixel_limits(config: Config, least: int, most: int) -> tuple[int, int]:
-    """The fewest and the most pixels of an image, in either spelling. ``least`` and ``most`` are the family's."""
-    settings = processor(config)
+def pixel_limits(settings: Config, least: int, most: int) -> tuple[int, int]:
+    """The fewest and the most pixels that a processor makes, in either spelling; ``least``, ``most``: the family's."""
     size = Config(settings.table("size"), settings.name)
     low = settings.integer("min_pixels", default=size.integer("shortest_edge", default=least))
     return low, settings.integer("max_pixels", default=size.integer("longest_edge", default=most))
