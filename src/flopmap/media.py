@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flopmap.model.media import MediumError
-from flopmap.step import Group
+from flopmap.step import Group, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,3 +81,28 @@ def tower_groups(media: Iterable[Medium], batch: int) -> tuple[Group, ...]:
         Group(count=count, new=tokens, past=0, positions=0, memory=memory, phase="encode", stack=stack)
         for (stack, tokens, memory), count in counts.items()
     )
+
+
+def image_tokens(media: Iterable[Medium]) -> int:
+    """Tokens that media add to a prompt."""
+    return sum(medium.tokens for medium in media)
+
+
+def step_with_media(
+    media: tuple[Medium, ...], batch: int, context: int | None, prompt: int | None, cached: int
+) -> Step:
+    """The towers alone, a prompt of ``prompt`` tokens with its media, a decode at ``context``, or both of these.
+
+    The prompt of a mixed step is one; media of sequences that decode have gone through the towers before.
+    """
+    memory = sum(medium.memory for medium in media)
+    if context is None and prompt is None:
+        return Step(groups=tower_groups(media, batch))
+    groups: tuple[Group, ...] = ()
+    if prompt is not None:
+        read = 1 if context is not None else batch
+        groups = tower_groups(media, read)
+        groups += (Group(count=read, new=prompt, past=cached, memory=memory, phase="prefill"),)
+    if context is not None:
+        groups += (Group(count=batch, new=1, past=context - 1, memory=memory, phase="decode"),)
+    return Step(groups=groups)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from flopmap.machine.machine import Machine, dtypes, matrix_peak, read_machine
-from flopmap.media import images, tower_groups
+from flopmap.media import image_tokens, images, step_with_media
 from flopmap.model.media import MediumError
 from flopmap.model.reading import Checkpoint, read_model
 from flopmap.records.formula import value
@@ -134,7 +134,7 @@ def make(request: Request, book: Book) -> Scenario:
         step=step,
         conventions=conventions,
         images=len(media),
-        image_tokens=sum(medium.tokens for medium in media),
+        image_tokens=image_tokens(media),
         assumptions=tuple(notes),
     )
 
@@ -323,23 +323,14 @@ def _step_with_media(
     request: Request, phase: PhaseName, batch: int, media: tuple[Medium, ...], notes: list[str]
 ) -> Step:
     """Media go through the towers in the step that reads the prompt; a decode step finds their tokens in the cache."""
-    tokens, memory = sum(medium.tokens for medium in media), sum(medium.memory for medium in media)
-    if phase == "encode":
-        return Step(groups=tower_groups(media, batch))
-    decoding = Group(count=batch, new=1, past=0, memory=memory, phase="decode")
-    if phase in ("decode", "mixed"):
-        context = _context(request, notes)
-        if request.context_len is None:
-            notes.append(f"context {context + tokens:,} tokens: {tokens:,} of images with it")
-            context += tokens
-        decoding = msgspec.structs.replace(decoding, past=context - 1)
-    if phase == "decode":
-        return Step(groups=(decoding,))
-    prompt = _prompt(request, notes)
-    read = 1 if phase == "mixed" else batch
-    prefill = Group(count=read, new=prompt + tokens, past=request.cached_len, memory=memory, phase="prefill")
-    notes.append(f"prompt {prompt + tokens:,} tokens: {prompt:,} of text and {tokens:,} of images")
-    return Step(groups=(*tower_groups(media, read), prefill, *((decoding,) if phase == "mixed" else ())))
+    context = _context(request, notes) if phase in ("decode", "mixed") else None
+    if context is not None and request.context_len is None:
+        context += image_tokens(media)
+        notes.append(f"context {context:,} tokens: {image_tokens(media):,} of images with it")
+    prompt = _prompt(request, notes) + image_tokens(media) if phase in ("prefill", "mixed") else None
+    if prompt is not None:
+        notes.append(f"prompt {prompt:,} tokens: {image_tokens(media):,} of them of images")
+    return step_with_media(media, batch, context, prompt, request.cached_len)
 
 
 def _phase(request: Request, architecture: Architecture, notes: list[str]) -> PhaseName:

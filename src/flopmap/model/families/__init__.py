@@ -270,7 +270,6 @@ AROUND: dict[str, tuple[str, ...]] = {
         "vipllava",
     ),
     "pictures_native": (
-        "ernie4_5_vl_moe",
         "exaone4_5",
         "glm46v",
         "glm4v",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from flopmap.model.architecture import Linear, Piece, Row, Vector
+from flopmap.model.architecture import Linear
 from flopmap.model.config import MAX_LAYERS, Config
 from flopmap.model.families.vision import (
     LAYER,
@@ -254,29 +254,7 @@ def paddleocr_vl(config: Config, text: Architecture) -> Architecture:
     return seeing(text, rule, *vit(vision, Vit(table=table, rotary=True)), lead)
 
 
-def ernie4_5_vl_moe(config: Config, text: Architecture) -> Architecture:
-    """Ernie 4.5 VL: squares of patches, then pairs of frames, through two matrices each."""
-    vision = with_defaults(
-        vision_config(config), depth=32, hidden_size=1280, num_heads=16, intermediate_size=5120, patch_size=14,
-        spatial_merge_size=2, temporal_merge_size=2,
-    )  # fmt: skip
-    square = hidden_of(vision) * vision.integer("spatial_merge_size") ** 2
-    pair = square * vision.integer("temporal_merge_size")
-    pieces: tuple[Piece, ...] = (
-        *mlp(square, square, square, name="spatial."),
-        norm_row(square, name="spatial.norm"),
-        *mlp(pair, square, square, name="temporal."),
-        norm_row(square, name="temporal.norm"),
-        Linear(name="out", d_in=square, d_out=text.hidden, bias=True),
-        Row(name="norm", norm=RMS, width=text.hidden),
-        Vector(name="unused", parameters=0),
-    )
-    stacks = vit(vision, Vit(patch_bias=False, rotary=True))
-    return seeing(text, _native(config, vision, (3136, 4_842_768)), *stacks, connector(text.hidden, *pieces))
-
-
 AROUND = {
-    "ernie4_5_vl_moe": ernie4_5_vl_moe,
     "exaone4_5": exaone4_5,
     "glm46v": glm4v,
     "glm4v": glm4v,
