@@ -52,6 +52,7 @@ ASKED = (
 VIDEOS = {
     "glm4v": "Glm4vVideoProcessor",
     "qwen2_5_vl": "Qwen2VLVideoProcessor",
+    "llava_onevision": "LlavaOnevisionVideoProcessor",
     "qwen2_vl": "Qwen2VLVideoProcessor",
     "qwen3_vl": "Qwen3VLVideoProcessor",
 }
@@ -87,7 +88,7 @@ def tokens_of(kind: str, made: Any, width: int, height: int) -> int:
         own = made.image_processor
         grid = module.get_min_tile_covering_grid((height, width), own.size.height, own.max_patches)
         grid = grid if own.crop_to_patches else (1, 1)
-        setattr(made, "_".join(("image", "token")), "<IMG_ATOM>")
+        setattr(made, *("image_token", "<IMG_ATOM>"))
         text = made.replace_image_token({"grids": [torch.tensor(grid)]}, 0)
         return text.count("<")
     if kind == "lfm2_vl":

@@ -54,7 +54,7 @@ def config_of(kind: str) -> dict[str, Any]:
 def totals(kind: str, book: Book, tmp_path: Path, **scenario: Any) -> dict[str, float]:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config_of(kind)))
-    formats = {"dtype": "bf16", "quantization": "bf16"}
+    formats: dict[str, Any] = {"dtype": "bf16", "quantization": "bf16"}
     request = Request(model=str(path), on="h100-sxm", conventions=AS_TORCH, **formats, **scenario)
     return price(make(request, book), book).totals
 
@@ -106,7 +106,10 @@ def test_image_tokens_are_those_of_the_processor(kind: str) -> None:
     around = AROUND_AN_IMAGE.get(kind, 0)
     ours = [[width, height, images.of(width, height).tokens - around] for width, height, _ in entry["tokens"]]
     assert ours == entry["tokens"]
-    videos = [[frames, *size, images.of(*size, frames).tokens] for frames, *size, _ in entry.get("videos", [])]
+    videos = [
+        [frames, width, height, images.of(width, height, frames).tokens]
+        for frames, width, height, _ in entry.get("videos", [])
+    ]
     assert videos == entry.get("videos", [])
 
 

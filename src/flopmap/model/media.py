@@ -61,5 +61,5 @@ class Tower(msgspec.Struct, frozen=True, kw_only=True):
 class Images(Protocol):
     """A rule: what becomes of an image of that size, or of a video of so many frames."""
 
-    def of(self, width: int, height: int, frames: int | None = None) -> Medium:
+    def of(self, width: int, height: int, frames: int | None = None, /) -> Medium:
         """The medium. Raises :class:`MediumError` for what the processor refuses."""

@@ -30,8 +30,8 @@ class Anyres(msgspec.Struct, frozen=True, kw_only=True):
         """The medium of an image, or of a video."""
         across = self.side // self.tower.patch
         if frames:
-            kept = -((-across // 2) ** 2) if self.pooled else across**2
-            return Medium(passes=self.tower.passes(across**2, frames), tokens=frames * kept + self.newline)
+            each = (-(-across // 2)) ** 2 if self.pooled else across**2
+            return Medium(passes=self.tower.passes(across**2, frames), tokens=frames * each + self.newline)
         high, wide = best_grid(width, height, self.grids)
         tiles = 1 + (high // self.side) * (wide // self.side)
         rows, columns = across * (high // self.side), across * (wide // self.side)

@@ -155,7 +155,7 @@ def _with_processor(fields: dict[str, Any], path: str) -> dict[str, Any]:
     for name in ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json"):
         beside, key = os.path.join(os.path.dirname(path), name), name.removesuffix(".json")
         if os.path.exists(beside):
-            settings = _fields_of(beside)
+            settings: Any = _fields_of(beside)
             if key == "processor_config":
                 key, settings = "preprocessor_config", settings.get("image_processor")
             if key not in fields and isinstance(settings, dict):

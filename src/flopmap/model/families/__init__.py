@@ -302,6 +302,7 @@ AROUND: dict[str, tuple[str, ...]] = {
 }
 AROUND_INDEX = {family: module for module, families in AROUND.items() for family in families}
 INDEX = {family: module for module, families in MODULES.items() for family in families}
+KNOWN = tuple(sorted({*INDEX, *AROUND_INDEX}))
 EXPERT_FIELDS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_intermediate_size", "kv_lora_rank")
 PICTURE_HEADS = ("Model", "ForImageClassification", "WithProjection")
 HEADS = ("ForCausalLM", "ForConditionalGeneration", "GenerationDecoder", "LMHeadModel", "ModelWithLMHead")
@@ -341,6 +342,6 @@ def _nearest(family: str) -> str:
     """The families whose names look most alike, and where to find them all."""
     import difflib
 
-    close = difflib.get_close_matches(family, INDEX, n=3)
+    close = difflib.get_close_matches(family, KNOWN, n=3)
     hint = f"; nearest: {', '.join(close)}" if close else ""
-    return f"{hint} (all {len(INDEX)} families: flopmap models --families)"
+    return f"{hint} (all {len(KNOWN)} families: flopmap models --families)"
