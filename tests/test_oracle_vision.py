@@ -19,7 +19,9 @@ from flopmap.floor.roofline import price
 from flopmap.model.config import ConfigError
 from flopmap.model.families import AROUND_INDEX, INDEX
 from flopmap.model.reading import from_config
+from flopmap.model.towers import tower_parameters
 from flopmap.scenario import Request, make
+from flopmap.step import MAIN
 
 if TYPE_CHECKING:
     from flopmap.records.book import Book
@@ -64,6 +66,15 @@ def test_parameters_are_those_of_the_whole_model(kind: str, book: Book, tmp_path
     # language model, towers and connectors; a tower that does not run is held all the same
     assert totals(kind, book, tmp_path, phase="encode", images=1)["parameters"] == truth_of(kind)["parameters"]
     assert not [what for what in from_config(config_of(kind), kind).not_counted if "further tokens" not in what]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in COUNTED if kind != "mllama"])  # whose keys are the main layers'
+def test_what_a_file_should_hold_of_towers_is_what_the_ledger_holds(kind: str, book: Book, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config_of(kind)))
+    pricing = price(make(Request(model=str(path), on="h100-sxm", phase="encode", images=1), book), book)
+    held = sum(line.costs["parameters"] for line in pricing.lines if line.line.op.stack != MAIN)
+    assert tower_parameters(pricing.scenario.model.architecture) == held
 
 
 @pytest.mark.parametrize(("kind", "number"), [pytest.param(*run, id=f"{run[0]}-{run[1]}") for run in RUNS])
