@@ -61,7 +61,7 @@ KEYS: dict[str, Any] = {
         "link_bytes": NUMBER,
         "device_bytes": dict.fromkeys(("weights", "kv", "state", "activations", "logits"), NUMBER),
     },
-    "floor_seconds": {"device": NUMBER, "operation": NUMBER, "engine": NUMBER},
+    "floor_seconds": {"device": NUMBER, "operation": NUMBER, "engine": NUMBER, "towers": NUMBER},
     "estimate_seconds": {"value": OPTIONAL, "low": OPTIONAL, "high": OPTIONAL},
     "measured_seconds": OPTIONAL,
     "measured_over_floor": OPTIONAL,

@@ -47,8 +47,8 @@ EXAMPLES = 3  # tensors that a line names
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """What the tensors of a file say of an architecture.
 
-    ``stored`` are bytes a parameter by op name; the bytes of matrices, vectors, towers and of what is not used add up to
-    all bytes of the file's tensors. ``notes`` say what is counted otherwise than it is stored, and what does not agree.
+    ``stored`` are bytes a parameter by op name; bytes of matrices, vectors, towers and of what is not used add up to
+    those of the file. ``notes`` say what is counted otherwise than it is stored, and what does not agree.
     """
 
     stored: dict[str, float]

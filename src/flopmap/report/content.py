@@ -8,6 +8,7 @@ from flopmap.diagnosis.verdict import CAUSE_OF
 from flopmap.ledger.ledger import DEVICE_BYTES
 from flopmap.quantity import amount, percent, seconds, significant
 from flopmap.report.data import KIND_NAMES
+from flopmap.step import MAIN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,6 +96,10 @@ def subject(verdict: Verdict) -> str:
 def paragraphs(verdict: Verdict) -> list[str]:
     """The sentences below the answer."""
     lines = [subject(verdict)]
+    towers = sum(line.seconds for line in verdict.pricing.lines if line.line.op.stack != MAIN)
+    if towers:
+        share = percent(towers / verdict.pricing.operation_seconds)
+        lines.append(f"What runs before the main layers is {share} of the floor: {seconds(towers)}.")
     if verdict.measured:
         lines.append(f"That is {verdict.meaning}.")
         lines += [f"{percent(cause.weight)} {cause.cause}. To confirm: {cause.check}." for cause in verdict.causes]

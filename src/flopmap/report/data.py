@@ -8,6 +8,7 @@ from flopmap.ledger.ledger import DEVICE_BYTES
 from flopmap.records.book import to_data
 from flopmap.records.notation import text
 from flopmap.records.resolve import cost_texts, parse_once
+from flopmap.step import MAIN
 
 if TYPE_CHECKING:
     from flopmap.diagnosis.verdict import Verdict
@@ -39,6 +40,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
             "device": pricing.device_seconds,
             "operation": pricing.operation_seconds,
             "engine": pricing.engine_seconds,
+            "towers": sum(line.seconds for line in pricing.lines if line.line.op.stack != MAIN),
         },
         "estimate_seconds": to_data(estimate) if estimate else {"value": None, "low": None, "high": None},
         "measured_seconds": measured.seconds if measured else None,

@@ -270,6 +270,7 @@ AROUND: dict[str, tuple[str, ...]] = {
         "vipllava",
     ),
     "pictures_native": (
+        "cosmos3_omni",
         "exaone4_5",
         "glm46v",
         "glm4v",

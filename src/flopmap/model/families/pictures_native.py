@@ -255,6 +255,7 @@ def paddleocr_vl(config: Config, text: Architecture) -> Architecture:
 
 
 AROUND = {
+    "cosmos3_omni": qwen3_vl,
     "exaone4_5": exaone4_5,
     "glm46v": glm4v,
     "glm4v": glm4v,
