@@ -24,8 +24,6 @@ PhaseName = Literal["decode", "prefill", "mixed", "encode"]
 PHASE_NAMES: tuple[PhaseName, ...] = ("decode", "prefill", "mixed", "encode")
 MAX_LENGTH = 1_000_000_000
 DEFAULT_CONTEXT = 2048
-
-
 DEFAULT_ENGINE = "ideal"
 UNSAID = {"batch_size": "batch of 1 sequence", "engine": "engine that adds nothing (ideal)"}
 

@@ -75,7 +75,7 @@ def matrices(architecture: Architecture) -> dict[str, int]:
         found[module.op] += module.size
     if architecture.tied:
         del found["lm_head"]
-    return dict(found)
+    return {name: size for name, size in found.items() if size}
 
 
 # -- what a file has --------------------------------------------------------------------------------------------------
