@@ -25,7 +25,7 @@ PLACES = {"embedding": "embedding", "position_embedding": "embedding", "lm_head"
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model counts to: bytes in its own format, FLOP of one decoded token by context and of one image's towers."""
+    """What a model counts to: bytes in its own format, FLOP of a decoded token by context, and of an image's towers."""
 
     name: str
     family: str
