@@ -17,6 +17,7 @@ PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 SPEEDS = ("", "tok/s", "token/s", "tokens/s", "t/s")
 UNIT_CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZµ/ "
 LARGEST_COUNT = 1e18
+SIDES = 2
 LONGEST_SHOWN = 60
 
 
@@ -63,6 +64,14 @@ def _split(text: str) -> tuple[float | None, str]:
         return float(digits), unit
     except ValueError:
         return None, unit
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """Read ``1280x720``: width and height in pixels. Raises :class:`QuantityError`."""
+    sides = text.lower().split("x")
+    if len(sides) != SIDES or not all(side.isdecimal() and len(side) < LONGEST_SHOWN and int(side) for side in sides):
+        raise QuantityError(f"{shown(text)} is not WIDTHxHEIGHT in pixels, such as 1280x720")
+    return int(sides[0]), int(sides[1])
 
 
 def shown(value: object) -> str:

@@ -8,6 +8,8 @@ import msgspec
 
 from flopmap.machine.machine import Machine, dtypes, matrix_peak, read_machine
 from flopmap.model.architecture import Table
+from flopmap.media import image_tokens, images, step_with_media
+from flopmap.model.media import MediumError
 from flopmap.model.reading import Checkpoint, read_model
 from flopmap.records.formula import value
 from flopmap.records.resolve import law
@@ -16,14 +18,13 @@ from flopmap.step import MAIN, Group, Step, decode_step, encode_step, mixed_step
 
 if TYPE_CHECKING:
     from flopmap.model.architecture import Architecture
+    from flopmap.model.media import Medium
     from flopmap.records.book import Book
 
 PhaseName = Literal["decode", "prefill", "mixed", "encode"]
 PHASE_NAMES: tuple[PhaseName, ...] = ("decode", "prefill", "mixed", "encode")
 MAX_LENGTH = 1_000_000_000
 DEFAULT_CONTEXT = 2048
-
-
 DEFAULT_ENGINE = "ideal"
 UNSAID = {"batch_size": "batch of 1 sequence", "engine": "engine that adds nothing (ideal)"}
 
@@ -62,12 +63,18 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     cached_len: int
     step: Step
     conventions: dict[str, str]
+    images: int = 0
+    image_tokens: int = 0
     assumptions: tuple[str, ...] = ()
 
     @property
     def tokens(self) -> int:
         """Tokens that the step brings its users: one a sequence in decode, else those of the input."""
-        return self.batch_size * (self.input_len or 0) if self.phase in ("prefill", "encode") else self.batch_size
+        return (
+            self.batch_size * (self.input_len or self.image_tokens)
+            if self.phase in ("prefill", "encode")
+            else self.batch_size
+        )
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +93,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     input_len: int | None = None
     output_len: int | None = None
     cached_len: int = 0
+    images: int | None = None
+    image_size: tuple[int, int] | None = None
+    video_frames: int | None = None
     conventions: tuple[tuple[str, str], ...] = ()
 
 
@@ -100,13 +110,15 @@ def make(request: Request, book: Book) -> Scenario:
     notes: list[str] = list(checkpoint.assumptions)
     notes += [f"{what}: none is given" for field, what in UNSAID.items() if getattr(request, field) is None]
     precision = _precision(request, book, checkpoint, machine, notes)
-    phase, step = _step(request, checkpoint.architecture, notes)
+    media = _media(request, checkpoint, notes)
+    phase, step = _step(request, checkpoint.architecture, media, notes)
     context = step.groups[-1].past + 1 if phase in ("decode", "mixed") else None
     longest = max((group.past + group.new for group in step.groups if group.stack == MAIN), default=0)
     positions = checkpoint.architecture.positions
     if positions and longest > positions:
         notes.append(f"{longest} tokens go beyond the model's table of {positions} positions")
-    chunk = step.groups[0].new if phase != "decode" else None
+    main = [group for group in step.groups if group.stack == MAIN]
+    chunk = main[0].new if main and phase != "decode" else None
     return Scenario(
         model=checkpoint,
         machine=machine,
@@ -120,6 +132,8 @@ def make(request: Request, book: Book) -> Scenario:
         cached_len=request.cached_len,
         step=step,
         conventions=conventions,
+        images=len(media),
+        image_tokens=image_tokens(media),
         assumptions=tuple(notes),
     )
 
@@ -261,7 +275,26 @@ def element_bytes(stored: Format, book: Book) -> float:
 # -- step -------------------------------------------------------------------------------------------------------------
 
 
-def _step(request: Request, architecture: Architecture, notes: list[str]) -> tuple[PhaseName, Step]:
+def _media(request: Request, checkpoint: Checkpoint, notes: list[str]) -> tuple[Medium, ...]:
+    """The images of one sequence."""
+    said: list[str] = []
+    try:
+        wanted = request.phase == "encode" or not checkpoint.architecture.vocab
+        asked = (request.images, request.image_size, request.video_frames)
+        media = images(checkpoint.architecture, *asked, said, wanted=wanted)
+    except MediumError as error:
+        raise ScenarioError(str(error)) from None
+    if media and not checkpoint.processor and checkpoint.architecture.vocab:
+        said.append(
+            "limits of the image processor: its family's, since no preprocessor_config.json lies beside the config"
+        )
+    notes.extend(said)
+    return media
+
+
+def _step(
+    request: Request, architecture: Architecture, media: tuple[Medium, ...], notes: list[str]
+) -> tuple[PhaseName, Step]:
     for flag, number in (
         ("batch-size", request.batch_size),
         ("context-len", request.context_len),
@@ -271,8 +304,10 @@ def _step(request: Request, architecture: Architecture, notes: list[str]) -> tup
     _in_range("output-len", request.output_len, 1)
     _in_range("cached-len", request.cached_len, 0)
     phase, batch = _phase(request, architecture, notes), request.batch_size or 1
-    if architecture.sources:
+    if architecture.sources and architecture.images is None:
         return phase, _encoder_decoder_step(request, architecture, phase, batch, notes)
+    if media:
+        return phase, _step_with_media(request, phase, batch, media, notes)
     if phase == "encode":
         tokens = _prompt(request, notes)
         return "encode", encode_step(batch, tokens, 1 if architecture.generative or not architecture.head else tokens)
@@ -283,13 +318,27 @@ def _step(request: Request, architecture: Architecture, notes: list[str]) -> tup
     return "mixed", mixed_step(batch, _context(request, notes), _prompt(request, notes), request.cached_len)
 
 
+def _step_with_media(
+    request: Request, phase: PhaseName, batch: int, media: tuple[Medium, ...], notes: list[str]
+) -> Step:
+    """Media go through the towers in the step that reads the prompt; a decode step finds their tokens in the cache."""
+    context = _context(request, notes) if phase in ("decode", "mixed") else None
+    if context is not None and request.context_len is None:
+        context += image_tokens(media)
+        notes.append(f"context {context:,} tokens: {image_tokens(media):,} of images with it")
+    prompt = _prompt(request, notes) + image_tokens(media) if phase in ("prefill", "mixed") else None
+    if prompt is not None:
+        notes.append(f"prompt {prompt:,} tokens: {image_tokens(media):,} of them of images")
+    return step_with_media(media, batch, context, prompt, request.cached_len)
+
+
 def _phase(request: Request, architecture: Architecture, notes: list[str]) -> PhaseName:
     """The phase that was asked for, or the model's usual one."""
     usual: PhaseName = "decode" if architecture.generative else "encode"
     accepted = PHASE_NAMES
     if not architecture.generative:
         accepted = ("encode",)
-    elif architecture.sources:
+    elif architecture.sources and architecture.images is None:
         accepted = ("decode", "prefill", "encode")
     if request.phase is None:
         notes.append(f"phase {usual}: none is given")

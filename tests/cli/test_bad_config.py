@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from flopmap.model.families import INDEX
+from flopmap.model.families import KNOWN
 from tests.cli.support import TINY, flopmap, refused, text, write_config
 
-COUNT = len(INDEX)
+COUNT = len(KNOWN)
 ACTIVATIONS = "relu, relu2, silu, swish, gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, gelu_tanh, quick_gelu"
 HEADS = "names that end in ForCausalLM, ForConditionalGeneration, GenerationDecoder, LMHeadModel, ModelWithLMHead"
 RANGE = "(accepted: 1 to 2147483647)"
@@ -85,7 +85,7 @@ WRONG_FIELDS: list[tuple[dict[str, Any], str]] = [
     (
         {"model_type": "llamaa"},
         (
-            f"model_type: 'llamaa' is not understood; nearest: {', '.join(get_close_matches('llamaa', INDEX, n=3))} "
+            f"model_type: 'llamaa' is not understood; nearest: {', '.join(get_close_matches('llamaa', KNOWN, n=3))} "
             f"(all {COUNT} families: flopmap models --families)"
         ),
     ),

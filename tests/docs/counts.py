@@ -10,7 +10,7 @@ import json
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from flopmap.model.families import INDEX
+from flopmap.model.families import KNOWN
 from flopmap.model.gguf_model import ARCHITECTURES
 from flopmap.model.methods import METHODS
 from flopmap.records.types import KINDS, Spread
@@ -64,7 +64,7 @@ def facts(book: Book, root: Path) -> dict[str, int]:
     return {
         **{kind: len(book.ids(kind)) for kind in KINDS},
         **{name: int(number) for name, number in summary.groupdict().items()},
-        "families": len(INDEX),
+        "families": len(KNOWN),
         "gguf": len(ARCHITECTURES),
         "methods": len(METHODS),
         "measured": sum(book.record(Spread, name).rows for name in book.ids("measurements")),

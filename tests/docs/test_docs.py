@@ -280,7 +280,7 @@ def test_the_model_types_of_the_readme_are_understood() -> None:
     kinds = rows(section(README, "Model types"))[1:]
     listed = [name for cells in kinds for name in cells[1].split(", ")]
     assert len(kinds) >= 4
-    assert [name for name in listed if name not in families.INDEX] == []
+    assert [name for name in listed if name not in families.KNOWN] == []
     assert len(listed) == len(set(listed))
 
 

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from flopmap.diagnosis.verdict import judge
-from flopmap.quantity import QuantityError, parse_count, parse_seconds, parse_tokens_per_second
+from flopmap.quantity import QuantityError, parse_count, parse_seconds, parse_size, parse_tokens_per_second
 from flopmap.records.book import load, to_json
 from flopmap.scenario import PHASE_NAMES, Request, ScenarioError
 
@@ -78,6 +78,13 @@ def _scenario_arguments(parser: argparse.ArgumentParser) -> None:
         default=0,
         help="prompt tokens that the cache already holds",
     )
+    group.add_argument("--images", metavar="N", type=_typed(parse_count), help="images of a sequence, beside its text")
+    group.add_argument(
+        "--image-size", metavar="WxH", type=_typed(parse_size), help="pixels of an image (default 1024x1024)"
+    )
+    group.add_argument(
+        "--video-frames", metavar="N", type=_typed(parse_count), help="each image is a video of N frames instead"
+    )
     group.add_argument("--dtype", default="auto", help="data type of activations and math (default: the config's)")
     group.add_argument(
         "-q", "--quantization", metavar="FORMAT", help="format of the layers' weights, such as fp8 or awq"
@@ -143,6 +150,9 @@ def run(options: argparse.Namespace) -> int:
         input_len=options.input_len,
         output_len=options.output_len,
         cached_len=options.cached_len,
+        images=options.images,
+        image_size=options.image_size,
+        video_frames=options.video_frames,
         conventions=tuple(options.convention),
     )
     book = load(tuple(options.book))

@@ -23,7 +23,7 @@ from flopmap.model.architecture import (
     Table,
     Vector,
 )
-from flopmap.step import MAIN, Phase
+from flopmap.step import CROSSED, MAIN, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -56,7 +56,7 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
 def operations(
     architecture: Architecture,
     phases: tuple[Phase, ...],
-    running: Collection[str] = (MAIN,),
+    running: Collection[str] = (MAIN, CROSSED),
     nominal: float | None = None,
 ) -> list[Op]:
     """The ops of one step, in the order they run; like ops of several layers are one op with a count.
@@ -65,7 +65,7 @@ def operations(
     matrix of that many parameters in place of every matrix of the main layers.
     """
     ops = [op for stack in architecture.stacks for op in _of_stack(stack)]
-    ops += [*_before(architecture), *_of_layers(architecture, phases), *_after(architecture)]
+    ops += [*_before(architecture), *_of_layers(architecture, phases, running), *_after(architecture)]
     ops = [op if op.stack in running else msgspec.structs.replace(op, idle=True) for op in ops]
     if nominal is None:
         return ops
@@ -84,16 +84,20 @@ def _of_stack(stack: Stack) -> Iterator[Op]:
     ops = [*map(_piece, stack.before), *_of_layers(stack, ("encode",)), *map(_piece, stack.after)]
     for op in ops:
         weights = op.weights if stack.quantized else "activations"
-        yield msgspec.structs.replace(op, name=f"{stack.name}.{op.name}", stack=stack.name, weights=weights)
+        yield msgspec.structs.replace(op, name=f"{stack.name}.{op.name}", stack=op.stack or stack.name, weights=weights)
 
 
-def _of_layers(architecture: Architecture | Stack, phases: tuple[Phase, ...]) -> list[Op]:
+def _of_layers(
+    architecture: Architecture | Stack, phases: tuple[Phase, ...], running: Collection[str] = (CROSSED,)
+) -> list[Op]:
     kinds: dict[Layer, int] = {}
     for layer in architecture.layers:
         kinds[layer] = kinds.get(layer, 0) + 1
     merged: dict[Op, int] = {}
     for layer, count in kinds.items():
+        skipped = layer.only_crosses and CROSSED not in running
         for op in _of_layer(architecture, layer, phases):
+            op = msgspec.structs.replace(op, idle=True) if skipped else op  # noqa: PLW2901 - the same op
             merged[op] = merged.get(op, 0) + op.count * count
     return [msgspec.structs.replace(op, count=count) for op, count in merged.items()]
 
@@ -156,6 +160,7 @@ def _attention(attention: Attention, hidden: int, phases: tuple[Phase, ...]) -> 
     if attention.indexer:
         yield from _indexer(attention.indexer, hidden, phases)
     suffix = suffix or (f"[best {attention.selected}]" if attention.selected else "")
+    suffix = suffix or ("[window]" if attention.within else "")
     for phase in phases:
         yield Op(
             name=f"attention.{phase}{suffix}",
@@ -165,6 +170,7 @@ def _attention(attention: Attention, hidden: int, phases: tuple[Phase, ...]) -> 
             phase=phase,
             window=attention.window or attention.selected,
             chunked=attention.chunked,
+            stack=attention.within or MAIN,
         )
     if attention.projected:
         yield _gemm("attention.out", attention.output_width, hidden, bias=attention.out_bias)
@@ -376,6 +382,8 @@ def _piece(piece: Piece) -> Op:
 
 def _before(architecture: Architecture) -> Iterator[Op]:
     width, scaled = architecture.embedding_width, int(architecture.embedding_scaled)
+    if not architecture.vocab:
+        return
     yield Op(
         name="embedding",
         op_class="embedding",

@@ -6,6 +6,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from flopmap.model.media import Images
+
 
 class Norm(msgspec.Struct, frozen=True, kw_only=True):
     """A normalisation over a row: RMSNorm or LayerNorm, its weight vector (``affine``) and bias."""
@@ -43,6 +45,7 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True):
     ``values_are_keys``: values are the keys before norm and rotation, without a projection; both are cached.
     ``passes`` over the cache: differential attention attends once to each half of the value heads.
     Without ``causal`` a token also sees those after it; its window then reaches as far ahead as behind.
+    ``within`` names the windows that the tokens are cut into: sequences of their own, as a picture's windows are.
     """
 
     heads: int
@@ -67,6 +70,7 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True):
     values_are_keys: bool = False
     passes: int = 1
     causal: bool = True
+    within: str | None = None
 
     @property
     def query_width(self) -> int:
@@ -270,6 +274,11 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
     pieces: tuple[Piece | Experts | SharedKeys | CrossAttention, ...] = ()
     shared: bool = False
 
+    @property
+    def only_crosses(self) -> bool:
+        """Whether it attends to another stack alone, and is skipped where that gave nothing."""
+        return self.attention is None and any(isinstance(piece, CrossAttention) for piece in self.pieces)
+
 
 class Stack(msgspec.Struct, frozen=True, kw_only=True):
     """Layers over a sequence of their own that run before the main ones: an encoder, a vision tower, a connector.
@@ -297,6 +306,7 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     the pieces of ``after`` lead out, to a head that takes that width;
     ``positions`` are rows of a learned position table (0 for rotary or none). ``before`` and ``after`` are pieces
     outside the layers. An encoder is not ``generative``: it has no cache, and a ``head`` only where it predicts words.
+    ``images`` is how its processor makes tokens of a picture; where that is all it reads, ``vocab`` is 0.
     """
 
     family: str
@@ -317,10 +327,10 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     stacks: tuple[Stack, ...] = ()
     before: tuple[Piece, ...] = ()
     after: tuple[Piece, ...] = ()
+    images: Images | None = None
 
     @property
     def sources(self) -> frozenset[str]:
         """The stacks that the main layers attend to: an encoder-decoder's encoder."""
-        return frozenset(
-            piece.source for layer in set(self.layers) for piece in layer.pieces if isinstance(piece, CrossAttention)
-        )
+        pieces = [piece for layer in set(self.layers) for piece in layer.pieces if isinstance(piece, CrossAttention)]
+        return frozenset(piece.source for piece in pieces) & {stack.name for stack in self.stacks}

@@ -8,6 +8,7 @@ from flopmap.diagnosis.verdict import CAUSE_OF
 from flopmap.ledger.ledger import DEVICE_BYTES
 from flopmap.quantity import amount, percent, seconds, significant
 from flopmap.report.data import KIND_NAMES
+from flopmap.step import MAIN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,6 +86,8 @@ def subject(verdict: Verdict) -> str:
         what.append(
             f"prompt {scenario.input_len:,}" + (f" after {scenario.cached_len:,} cached" if scenario.cached_len else "")
         )
+    if scenario.images and scenario.phase != "decode":
+        what.append(f"{scenario.images:,} image{'s' * (scenario.images > 1)} of {scenario.image_tokens:,} tokens")
     engine = scenario.engine.id + (", eager" if scenario.eager else "")
     where = f"{scenario.model.name} ({formats}) on {scenario.machine.part.id}"
     return f"{where} | {scenario.phase}, {', '.join(what)} | engine: {engine}"
@@ -93,6 +96,10 @@ def subject(verdict: Verdict) -> str:
 def paragraphs(verdict: Verdict) -> list[str]:
     """The sentences below the answer."""
     lines = [subject(verdict)]
+    towers = sum(line.seconds for line in verdict.pricing.lines if line.line.op.stack != MAIN)
+    if towers:
+        share = percent(towers / verdict.pricing.operation_seconds)
+        lines.append(f"What runs before the main layers is {share} of the floor: {seconds(towers)}.")
     if verdict.measured:
         lines.append(f"That is {verdict.meaning}.")
         lines += [f"{percent(cause.weight)} {cause.cause}. To confirm: {cause.check}." for cause in verdict.causes]
@@ -144,7 +151,8 @@ def bar(share: float, width: int = 24) -> str:
 def by_op(verdict: Verdict) -> Table:
     """Where the floor's time goes, longest first."""
     pricing = verdict.pricing
-    lines = sorted(pricing.lines, key=lambda line: -line.seconds)
+    running = [line for line in pricing.lines if not line.line.op.idle]
+    lines = sorted(running, key=lambda line: -line.seconds)
     rows = [
         (
             f"{line.line.op.name} x{line.line.op.count}",

@@ -8,6 +8,7 @@ from flopmap.ledger.ledger import DEVICE_BYTES
 from flopmap.records.book import to_data
 from flopmap.records.notation import text
 from flopmap.records.resolve import cost_texts, parse_once
+from flopmap.step import MAIN
 
 if TYPE_CHECKING:
     from flopmap.diagnosis.verdict import Verdict
@@ -39,6 +40,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
             "device": pricing.device_seconds,
             "operation": pricing.operation_seconds,
             "engine": pricing.engine_seconds,
+            "towers": sum(line.seconds for line in pricing.lines if line.line.op.stack != MAIN),
         },
         "estimate_seconds": to_data(estimate) if estimate else {"value": None, "low": None, "high": None},
         "measured_seconds": measured.seconds if measured else None,
@@ -82,6 +84,8 @@ def scenario_data(verdict: Verdict) -> dict[str, Any]:
         "context_len": scenario.context_len,
         "input_len": scenario.input_len,
         "cached_len": scenario.cached_len,
+        "images": scenario.images,
+        "image_tokens": scenario.image_tokens,
     }
 
 
@@ -123,12 +127,13 @@ def totals_data(pricing: Pricing) -> dict[str, Any]:
 def op_data(line: PricedLine, pricing: Pricing) -> dict[str, Any]:
     """One op. ``formula`` is the one of the resource that binds it (the largest kind of bytes, when memory does)."""
     record = line.line.op_class
-    resource = binding_resource(line)
+    resource = "resident" if line.line.op.idle else binding_resource(line)
     formula = cost_texts(record, pricing.scenario.conventions).get(resource, "0")
     return {
         "class": record.id,
         "name": line.line.op.name,
         "count": line.line.op.count,
+        "idle": line.line.op.idle,
         "matrix_flop": whole(line.costs["matrix"]),
         "vector_flop": whole(line.costs["vector"]),
         "exp_op": whole(line.costs["exp"]),
