@@ -6,6 +6,17 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from flopmap.adapters import Adapters, AdapterError, read_adapters
+from flopmap.decoding import (
+    FIRST,
+    Blocks,
+    DecodingError,
+    Speculation,
+    denoising_group,
+    drafting_groups,
+    read_blocks,
+    read_speculation,
+)
 from flopmap.machine.machine import Machine, dtypes, matrix_peak, read_machine
 from flopmap.model.reading import Checkpoint, read_model
 from flopmap.records.formula import value
@@ -47,7 +58,11 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that decides a step's cost. ``assumptions`` are what nobody said and the program took."""
+    """Everything that decides a step's cost. ``assumptions`` are what nobody said and the program took.
+
+    ``kept``: tokens that a decoding sequence gets from a step, the fewest and the most; more than one with drafts that
+    are checked, or in a pass of denoising, and a range where nobody says how many drafts are accepted.
+    """
 
     model: Checkpoint
     machine: Machine
@@ -61,12 +76,18 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     cached_len: int
     step: Step
     conventions: dict[str, str]
+    speculation: Speculation | None = None
+    draft_precision: Precision | None = None
+    blocks: Blocks | None = None
+    adapters: Adapters | None = None
+    kept: tuple[float, float] = (1.0, 1.0)
     assumptions: tuple[str, ...] = ()
 
     @property
-    def tokens(self) -> int:
-        """Tokens that the step brings its users: one a sequence in decode, else those of the input."""
-        return self.batch_size * (self.input_len or 0) if self.phase in ("prefill", "encode") else self.batch_size
+    def tokens(self) -> float:
+        """Tokens that the step brings its users: at least those ``kept`` in decode, else those of the input."""
+        written = self.batch_size * self.kept[0]
+        return self.batch_size * (self.input_len or 0) if self.phase in ("prefill", "encode") else written
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +106,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     input_len: int | None = None
     output_len: int | None = None
     cached_len: int = 0
+    speculative_config: str | None = None
+    acceptance_rate: float | None = None
+    block_length: int | None = None
+    diffusion_steps: int | None = None
+    lora_modules: str | None = None
+    lora_rank: int | None = None
+    max_loras: int | None = None
     conventions: tuple[tuple[str, str], ...] = ()
 
 
@@ -98,14 +126,27 @@ def make(request: Request, book: Book) -> Scenario:
     conventions = _conventions(request, book, checkpoint)
     notes: list[str] = list(checkpoint.assumptions)
     notes += [f"{what}: none is given" for field, what in UNSAID.items() if getattr(request, field) is None]
+    if checkpoint.architecture.embedding != "own":
+        raise ScenarioError(f"{request.model} drafts for another model: give it with --speculative-config")
     precision = _precision(request, book, checkpoint, machine, notes)
-    phase, step = _step(request, checkpoint.architecture, notes)
-    context = step.groups[-1].past + 1 if phase in ("decode", "mixed") else None
+    try:
+        speculation = read_speculation(request.speculative_config, request.acceptance_rate, checkpoint, book)
+        asked = (request.block_length, request.diffusion_steps)
+        blocks = read_blocks(*asked, checkpoint.architecture.denoising, checkpoint.architecture.family, notes)
+        adapters = read_adapters(request.lora_modules, request.lora_rank, request.max_loras, checkpoint.architecture)
+        phase, step = _step(request, checkpoint.architecture, blocks, notes)
+    except (DecodingError, AdapterError) as error:
+        raise ScenarioError(str(error)) from None
+    context = step.groups[-1].past + step.groups[-1].new if phase in ("decode", "mixed") else None
+    main = [group for group in step.groups if group.stack == MAIN]
+    chunk = main[0].new if main and phase != "decode" else None
+    draft_precision = None
+    if speculation:
+        step, draft_precision = _drafted(speculation, request, book, checkpoint, machine, precision, phase, step, notes)
     longest = max((group.past + group.new for group in step.groups if group.stack == MAIN), default=0)
     positions = checkpoint.architecture.positions
     if positions and longest > positions:
         notes.append(f"{longest} tokens go beyond the model's table of {positions} positions")
-    chunk = step.groups[0].new if phase != "decode" else None
     return Scenario(
         model=checkpoint,
         machine=machine,
@@ -119,8 +160,64 @@ def make(request: Request, book: Book) -> Scenario:
         cached_len=request.cached_len,
         step=step,
         conventions=conventions,
+        speculation=speculation,
+        draft_precision=draft_precision,
+        blocks=blocks,
+        adapters=adapters,
+        kept=_kept(phase, speculation, blocks, book),
         assumptions=tuple(notes),
     )
+
+
+# -- more than a token a step -----------------------------------------------------------------------------------------
+
+
+def _drafted(
+    speculation: Speculation,
+    request: Request,
+    book: Book,
+    checkpoint: Checkpoint,
+    machine: Machine,
+    precision: Precision,
+    phase: PhaseName,
+    step: Step,
+    notes: list[str],
+) -> tuple[Step, Precision | None]:
+    """The step with the drafter's passes, and the formats of the drafter: the model's own where they are one file."""
+    if not checkpoint.architecture.generative or checkpoint.architecture.sources or checkpoint.architecture.denoising:
+        raise ScenarioError(f"--speculative-config: {checkpoint.name} does not write token by token as a decoder does")
+    if speculation.acceptance is None and phase in ("decode", "mixed"):
+        notes.append("drafts accepted: none to all of them, since no --acceptance-rate is given")
+    step = Step(groups=drafting_groups(speculation, step.groups))
+    if speculation.drafter is None:
+        return step, None
+    if speculation.method == "mtp":
+        own = precision
+    else:
+        same = msgspec.structs.replace(request, dtype=precision.activations.id, quantization=None)
+        said: list[str] = []
+        own = _precision(same, book, speculation.drafter, machine, said)
+        notes.extend(f"drafter: {note}" for note in said if note not in notes)
+    stored = {f"{FIRST}.{name}": number for name, number in own.stored.items()}
+    if speculation.method == "mtp":  # the engines leave this matrix as it is
+        stored[f"{FIRST}.eh_proj"] = element_bytes(own.activations, book)
+    return step, msgspec.structs.replace(own, stored=stored)
+
+
+def _kept(phase: PhaseName, speculation: Speculation | None, blocks: Blocks | None, book: Book) -> tuple[float, float]:
+    """Tokens that a decoding sequence gets from the step, fewest and most."""
+    if phase in ("prefill", "encode"):
+        return 1.0, 1.0
+    if blocks:
+        formula = law(book.record(Law, "denoising"), {})["tokens_per_pass"]
+        number = value(formula, {"block": blocks.block, "denoising_steps": blocks.steps})
+        return number, number
+    if speculation:
+        formula = law(book.record(Law, "speculative-decoding"), {})["tokens_per_cycle"]
+        rates = (0.0, 1.0) if speculation.acceptance is None else (speculation.acceptance, speculation.acceptance)
+        low, high = (value(formula, {"acceptance": rate, "drafted": speculation.tokens}) for rate in rates)
+        return low, high
+    return 1.0, 1.0
 
 
 # -- conventions ------------------------------------------------------------------------------------------------------
@@ -260,7 +357,9 @@ def element_bytes(stored: Format, book: Book) -> float:
 # -- step -------------------------------------------------------------------------------------------------------------
 
 
-def _step(request: Request, architecture: Architecture, notes: list[str]) -> tuple[PhaseName, Step]:
+def _step(
+    request: Request, architecture: Architecture, blocks: Blocks | None, notes: list[str]
+) -> tuple[PhaseName, Step]:
     for flag, number in (
         ("batch-size", request.batch_size),
         ("context-len", request.context_len),
@@ -276,7 +375,11 @@ def _step(request: Request, architecture: Architecture, notes: list[str]) -> tup
         tokens = _prompt(request, notes)
         return "encode", encode_step(batch, tokens, 1 if architecture.generative or not architecture.head else tokens)
     if phase == "decode":
-        return "decode", decode_step(batch, _context(request, notes))
+        context = _context(request, notes)
+        if blocks and architecture.denoising:
+            group = denoising_group(blocks, architecture.denoising, batch, context, request.cached_len)
+            return "decode", Step(groups=(group,))
+        return "decode", decode_step(batch, context)
     if phase == "prefill":
         return "prefill", prefill_step(batch, _prompt(request, notes), request.cached_len)
     return "mixed", mixed_step(batch, _context(request, notes), _prompt(request, notes), request.cached_len)
@@ -290,6 +393,8 @@ def _phase(request: Request, architecture: Architecture, notes: list[str]) -> Ph
         accepted = ("encode",)
     elif architecture.sources:
         accepted = ("decode", "prefill", "encode")
+    elif architecture.denoising:
+        accepted = ("decode", "prefill") if architecture.denoising.cached else ("decode",)
     if request.phase is None:
         notes.append(f"phase {usual}: none is given")
         return usual

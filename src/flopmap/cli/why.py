@@ -36,6 +36,7 @@ def add_arguments(parser: Parser, _name: str) -> None:
         "--on", metavar="PART", required=True, help="the part's id or any usual spelling, such as h100-sxm"
     )
     _scenario_arguments(parser)
+    _decoding_arguments(parser)
     _plan_arguments(parser)
     measured = parser.add_argument_group("what you measured (one of them)").add_mutually_exclusive_group()
     measured.add_argument(
@@ -93,6 +94,32 @@ def _scenario_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _decoding_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("drafts, denoising, adapters")
+    drafted = (
+        "speculative decoding, JSON or KEY=VALUE: method (mtp, eagle, eagle3, medusa, draft_model, ngram), "
+        "model (the drafter's id or path), num_speculative_tokens"
+    )
+    group.add_argument("--speculative-config", metavar="JSON", help=drafted)
+    accepted = "probability that a drafted token is accepted, 0 to 1 (without it: the range)"
+    group.add_argument("--acceptance-rate", metavar="P", type=_typed(_rate), help=accepted)
+    block = "tokens that a diffusion language model fills together (default: the model's)"
+    group.add_argument("--block-length", metavar="N", type=_typed(parse_count), help=block)
+    steps = "passes in which it fills a block (default: a token each)"
+    group.add_argument("--diffusion-steps", metavar="N", type=_typed(parse_count), help=steps)
+    group.add_argument("--lora-rank", metavar="R", type=_typed(parse_count), help="rank of LoRA adapters")
+    targets = "matrices with an adapter: q,v, all-linear (default), or PEFT's adapter_config.json, which has the rank"
+    group.add_argument("--lora-modules", metavar="NAMES", help=targets)
+    group.add_argument("--max-loras", metavar="N", type=_typed(parse_count), help="adapters loaded (default 1)")
+
+
+def _rate(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise QuantityError(f"{text!r} is not a number (such as 0.7)") from None
+
+
 def _plan_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("plan (only one part is counted so far)")
     for flags in (
@@ -103,7 +130,6 @@ def _plan_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         group.add_argument(*flags, metavar="N", type=_typed(parse_count), default=1)
     group.add_argument("--enable-expert-parallel", action="store_true", help=argparse.SUPPRESS)
-    group.add_argument("--speculative", metavar="SPEC", help=argparse.SUPPRESS)
 
 
 def _typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -143,6 +169,13 @@ def run(options: argparse.Namespace) -> int:
         input_len=options.input_len,
         output_len=options.output_len,
         cached_len=options.cached_len,
+        speculative_config=options.speculative_config,
+        acceptance_rate=options.acceptance_rate,
+        block_length=options.block_length,
+        diffusion_steps=options.diffusion_steps,
+        lora_modules=options.lora_modules,
+        lora_rank=options.lora_rank,
+        max_loras=options.max_loras,
         conventions=tuple(options.convention),
     )
     book = load(tuple(options.book))
@@ -185,5 +218,3 @@ def _refuse_plans(options: argparse.Namespace) -> None:
             raise ScenarioError(f"{flag} {number}: plans over several parts are not counted yet (accepted: 1)")
     if options.enable_expert_parallel:
         raise ScenarioError("--enable-expert-parallel: expert parallelism is not counted yet")
-    if options.speculative:
-        raise ScenarioError("--speculative: speculative decoding is not counted yet")

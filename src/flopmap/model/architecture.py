@@ -42,7 +42,8 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True):
     ``reuses_cache``: queries attend to what an earlier layer cached, so there are no keys and values of its own.
     ``values_are_keys``: values are the keys before norm and rotation, without a projection; both are cached.
     ``passes`` over the cache: differential attention attends once to each half of the value heads.
-    Without ``causal`` a token also sees those after it; its window then reaches as far ahead as behind.
+    Without ``causal`` a token also sees those after it; its window then reaches as far ahead as behind. Where it is
+    causal ``between_blocks``, tokens of a block see each other, and a prompt is read as causal attention reads it.
     """
 
     heads: int
@@ -67,6 +68,7 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True):
     values_are_keys: bool = False
     passes: int = 1
     causal: bool = True
+    between_blocks: bool = False
 
     @property
     def query_width(self) -> int:
@@ -278,6 +280,16 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
     quantized: bool = False
 
 
+class Denoising(msgspec.Struct, frozen=True, kw_only=True):
+    """How a diffusion language model writes: pass after pass over a ``block`` of masked tokens until all are filled.
+
+    ``cached``: what is before the block stays in the cache. Else every pass reads the whole sequence.
+    """
+
+    block: int
+    cached: bool
+
+
 class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     """A language model: its main layers in order, and the ``stacks`` that run before them.
 
@@ -285,6 +297,7 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     the pieces of ``after`` lead out, to a head that takes that width;
     ``positions`` are rows of a learned position table (0 for rotary or none). ``before`` and ``after`` are pieces
     outside the layers. An encoder is not ``generative``: it has no cache, and a ``head`` only where it predicts words.
+    What drafts for another model takes the ``target``'s embedding, or has none. ``head_vocab``: the head's own words.
     """
 
     family: str
@@ -302,6 +315,9 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     logits_capped: bool = False
     generative: bool = True
     head: bool = True
+    head_vocab: int | None = None
+    embedding: Literal["own", "target", "none"] = "own"
+    denoising: Denoising | None = None
     stacks: tuple[Stack, ...] = ()
     before: tuple[Piece, ...] = ()
     after: tuple[Piece, ...] = ()

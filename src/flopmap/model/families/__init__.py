@@ -223,6 +223,8 @@ MODULES: dict[str, tuple[str, ...]] = {
         "step3p7",
     ),
     "kimi": ("bailing_hybrid", "kimi_linear"),
+    "diffusion": ("Dream", "Fast_dLLM_Qwen", "llada", "llada2_moe", "sdar", "sdar_moe"),
+    "drafters": ("eagle", "eagle3", "medusa"),
     "linear": (
         "lara_mini",
         "minimax",
@@ -234,18 +236,19 @@ MODULES: dict[str, tuple[str, ...]] = {
 }
 INDEX = {family: module for module, families in MODULES.items() for family in families}
 EXPERT_FIELDS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_intermediate_size", "kv_lora_rank")
+OWN_NAMES = ("diffusion", "drafters")  # modules whose classes end otherwise
 HEADS = ("ForCausalLM", "ForConditionalGeneration", "GenerationDecoder", "LMHeadModel", "ModelWithLMHead")
 
 
 def read_family(config: Config) -> Architecture:
     """The architecture of a config. Raises :class:`ConfigError` for a family that is not understood."""
-    family = config.string("model_type")
+    family = family_of(config)
     if not family:
         raise config.error("model_type", "is missing, so this is no model config that is understood")
     if family not in INDEX:
         raise config.error("model_type", f"{shown(family)} is not understood{_nearest(family)}")
     for name in config.strings("architectures"):
-        if not name.endswith(HEADS):
+        if not name.endswith(HEADS) and INDEX[family] not in OWN_NAMES:
             understood = f"understood: names that end in {', '.join(HEADS)}"
             raise config.error("architectures", f"{shown(name)} is not understood ({understood})")
     if INDEX[family] == "dense":
@@ -256,6 +259,13 @@ def read_family(config: Config) -> Architecture:
     module = importlib.import_module(f"flopmap.model.families.{INDEX[family]}")
     architecture: Architecture = module.FAMILIES[family](config)
     return architecture
+
+
+def family_of(config: Config) -> str:
+    """The ``model_type``; EAGLE-3 heads carry that of their one layer."""
+    if any("eagle3" in name.lower() for name in config.strings("architectures")):
+        return "eagle3"
+    return config.string("model_type")
 
 
 def _nearest(family: str) -> str:
