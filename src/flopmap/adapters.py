@@ -1,14 +1,13 @@
-"""Low-rank adapters (LoRA) as a request states them: which matrices have one, of which rank, and how many are loaded."""
+"""Low-rank adapters (LoRA) as a request states them: which matrices have one, their rank, and how many are loaded."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from flopmap.model.modules import modules
-from flopmap.model.reading import read_json
+from flopmap.model.reading import json_of, looks_like_path, read_json
 from flopmap.quantity import shown
 
 if TYPE_CHECKING:
@@ -54,13 +53,13 @@ class Adapters(msgspec.Struct, frozen=True, kw_only=True):
 def read_adapters(
     targets: str | None, rank: int | None, loaded: int | None, architecture: Architecture
 ) -> Adapters | None:
-    """Adapters as the flags state them, or a PEFT ``adapter_config.json``; None without. Raises :class:`AdapterError`."""
+    """Adapters as the flags or PEFT's ``adapter_config.json`` state them; None without. Raises :class:`AdapterError`."""
     if targets is None and rank is None:
         if loaded is not None:
             raise AdapterError(f"--max-loras {loaded}: there are no adapters without --lora-rank or --lora-modules")
         return None
     names = [ALL] if targets is None else targets.split(",")
-    if targets is not None and (targets.endswith(".json") or os.path.isdir(os.path.expanduser(targets))):
+    if targets is not None and looks_like_path(targets):
         if rank is not None:
             raise AdapterError(f"--lora-rank {rank}: {targets} says it")
         names, rank = _read(targets)
@@ -75,9 +74,7 @@ def read_adapters(
 
 def _read(path: str) -> tuple[list[str], int]:
     """Targets and rank of PEFT's file. What would change the count is refused by name."""
-    path = os.path.expanduser(path)
-    path = os.path.join(path, "adapter_config.json") if os.path.isdir(path) else path
-    fields: dict[str, Any] = read_json(path)
+    fields: dict[str, Any] = read_json(json_of(path, "adapter_config.json"))
     for field in REFUSED:
         if fields.get(field):
             raise AdapterError(f"{path}: {field} {shown(fields[field])} is not understood")

@@ -65,7 +65,9 @@ def read_speculation(text: str | None, acceptance: float | None, target: Checkpo
     method, drafter = _drafter(fields, target, book)
     heads = len(drafter.architecture.layers) if method == "medusa" and drafter else drafted
     if drafted > heads:
-        raise DecodingError(f"--speculative-config: num_speculative_tokens {drafted}: {heads} heads draft {heads} tokens")
+        raise DecodingError(
+            f"--speculative-config: num_speculative_tokens {drafted}: {heads} heads draft {heads} tokens"
+        )
     return Speculation(method=method, tokens=drafted, acceptance=acceptance, drafter=drafter)
 
 
@@ -114,10 +116,7 @@ def _drafter(fields: dict[str, Any], target: Checkpoint, book: Book) -> tuple[st
         what = f"method {method}" if method else "no method"
         raise DecodingError(f"--speculative-config: {what}: a model is needed, by id or path")
     sizes = {"hidden_size": target.architecture.hidden, "vocab_size": target.architecture.vocab}
-    if method == "draft_model":
-        head = None
-    else:
-        head = read_head(name, method, sizes, book)
+    head = None if method == "draft_model" else read_head(name, method, sizes, book)
     drafter = head or read_model(name, book)
     _refuse_unfit(drafter.architecture, target.architecture, name)
     return (drafter.architecture.family if head else "draft_model"), drafter
@@ -147,7 +146,9 @@ def drafting_groups(speculation: Speculation, groups: tuple[Group, ...]) -> tupl
     """
     drafted = speculation.tokens
     checked = tuple(
-        msgspec.structs.replace(group, new=1 + drafted, positions=1 + drafted) if group.stack == MAIN and group.phase == "decode" else group
+        msgspec.structs.replace(group, new=1 + drafted, positions=1 + drafted)
+        if group.stack == MAIN and group.phase == "decode"
+        else group
         for group in groups
     )
     passes: list[Group] = []

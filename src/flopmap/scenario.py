@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from flopmap.adapters import Adapters, AdapterError, read_adapters
+from flopmap.adapters import AdapterError, Adapters, read_adapters
 from flopmap.decoding import (
     FIRST,
     Blocks,
@@ -126,8 +126,6 @@ def make(request: Request, book: Book) -> Scenario:
     conventions = _conventions(request, book, checkpoint)
     notes: list[str] = list(checkpoint.assumptions)
     notes += [f"{what}: none is given" for field, what in UNSAID.items() if getattr(request, field) is None]
-    if checkpoint.architecture.embedding != "own":
-        raise ScenarioError(f"{request.model} drafts for another model: give it with --speculative-config")
     precision = _precision(request, book, checkpoint, machine, notes)
     try:
         speculation = read_speculation(request.speculative_config, request.acceptance_rate, checkpoint, book)
@@ -142,7 +140,8 @@ def make(request: Request, book: Book) -> Scenario:
     chunk = main[0].new if main and phase != "decode" else None
     draft_precision = None
     if speculation:
-        step, draft_precision = _drafted(speculation, request, book, checkpoint, machine, precision, phase, step, notes)
+        step = _drafted(speculation, checkpoint, phase, step, notes)
+        draft_precision = _draft_precision(speculation, request, book, machine, model=precision, notes=notes)
     longest = max((group.past + group.new for group in step.groups if group.stack == MAIN), default=0)
     positions = checkpoint.architecture.positions
     if positions and longest > positions:
@@ -172,36 +171,37 @@ def make(request: Request, book: Book) -> Scenario:
 # -- more than a token a step -----------------------------------------------------------------------------------------
 
 
-def _drafted(
-    speculation: Speculation,
-    request: Request,
-    book: Book,
-    checkpoint: Checkpoint,
-    machine: Machine,
-    precision: Precision,
-    phase: PhaseName,
-    step: Step,
-    notes: list[str],
-) -> tuple[Step, Precision | None]:
-    """The step with the drafter's passes, and the formats of the drafter: the model's own where they are one file."""
-    if not checkpoint.architecture.generative or checkpoint.architecture.sources or checkpoint.architecture.denoising:
+def _drafted(speculation: Speculation, checkpoint: Checkpoint, phase: PhaseName, step: Step, notes: list[str]) -> Step:
+    """The step with the drafts that the model checks, and the drafter's passes."""
+    model = checkpoint.architecture
+    if not model.generative or model.sources or model.denoising:
         raise ScenarioError(f"--speculative-config: {checkpoint.name} does not write token by token as a decoder does")
     if speculation.acceptance is None and phase in ("decode", "mixed"):
         notes.append("drafts accepted: none to all of them, since no --acceptance-rate is given")
-    step = Step(groups=drafting_groups(speculation, step.groups))
+    return Step(groups=drafting_groups(speculation, step.groups))
+
+
+def _draft_precision(
+    speculation: Speculation, request: Request, book: Book, machine: Machine, *, model: Precision, notes: list[str]
+) -> Precision | None:
+    """The formats of a drafter: the model's own where they are one file, else those of its config."""
     if speculation.drafter is None:
-        return step, None
+        return None
     if speculation.method == "mtp":
-        own = precision
-    else:
-        same = msgspec.structs.replace(request, dtype=precision.activations.id, quantization=None)
-        said: list[str] = []
-        own = _precision(same, book, speculation.drafter, machine, said)
-        notes.extend(f"drafter: {note}" for note in said if note not in notes)
+        return mtp_precision(model, book)
+    same = msgspec.structs.replace(request, dtype=model.activations.id, quantization=None)
+    said: list[str] = []
+    own = _precision(same, book, speculation.drafter, machine, said)
+    notes.extend(f"drafter: {note}" for note in said if note not in notes)
     stored = {f"{FIRST}.{name}": number for name, number in own.stored.items()}
-    if speculation.method == "mtp":  # the engines leave this matrix as it is
-        stored[f"{FIRST}.eh_proj"] = element_bytes(own.activations, book)
-    return step, msgspec.structs.replace(own, stored=stored)
+    return msgspec.structs.replace(own, stored=stored)
+
+
+def mtp_precision(precision: Precision, book: Book) -> Precision:
+    """The formats of a model's own layer that predicts: the model's; what joins its two rows is left unquantised."""
+    stored = {f"{FIRST}.{name}": number for name, number in precision.stored.items()}
+    stored[f"{FIRST}.eh_proj"] = element_bytes(precision.activations, book)
+    return msgspec.structs.replace(precision, stored=stored)
 
 
 def _kept(phase: PhaseName, speculation: Speculation | None, blocks: Blocks | None, book: Book) -> tuple[float, float]:
@@ -377,6 +377,8 @@ def _step(
     if phase == "decode":
         context = _context(request, notes)
         if blocks and architecture.denoising:
+            if request.block_length is None and blocks.block > context:
+                blocks = msgspec.structs.replace(blocks, block=context)
             group = denoising_group(blocks, architecture.denoising, batch, context, request.cached_len)
             return "decode", Step(groups=(group,))
         return "decode", decode_step(batch, context)

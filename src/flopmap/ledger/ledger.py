@@ -18,6 +18,7 @@ from flopmap.step import MAIN, Statistic
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from flopmap.decoding import Speculation
     from flopmap.records.book import Book
     from flopmap.records.notation import Expr
 
@@ -56,21 +57,23 @@ def account(scenario: Scenario, book: Book) -> Ledger:
     ops += adapting(scenario.adapters) if scenario.adapters else ()
     lines = tuple(_lines(ops, scenario, scenario.precision, book))
     if scenario.speculation and scenario.draft_precision:
-        drafts = drafting(scenario.speculation, scenario.step.phases)
-        lines += tuple(_lines(drafts, scenario, scenario.draft_precision, book))
+        lines += tuple(draft_lines(scenario.speculation, scenario, scenario.draft_precision, book))
     wanted = dict.fromkeys(statistic for line in lines for statistic in line.statistics.values())
     return Ledger(lines=lines, statistics=tuple(wanted))
 
 
-def held_of_drafter(lines: Iterable[Line]) -> dict[str, float]:
-    """Parameters and bytes that a drafter holds. They depend on its shapes alone."""
+def draft_lines(speculation: Speculation, scenario: Scenario, precision: Precision, book: Book) -> Iterator[Line]:
+    """The lines of a drafter's passes."""
+    return _lines(drafting(speculation, scenario.step.phases), scenario, precision, book)
+
+
+def held_by(lines: Iterable[Line]) -> dict[str, float]:
+    """Parameters and bytes that ops hold. They depend on shapes and formats alone."""
     held = dict.fromkeys(STORED, 0.0)
     for line in lines:
-        if line.op.name.startswith(f"{FIRST}.") and not line.op.again:
-            trees = costs(line.op_class, {})
-            for resource in STORED:
-                known = {**dict(line.op.shapes), **line.formats}
-                held[resource] += line.op.count * value(trees.get(resource, 0), known)
+        trees, known = costs(line.op_class, {}), {**dict(line.op.shapes), **line.formats}
+        for resource in STORED:
+            held[resource] += line.op.count * value(trees.get(resource, 0), known)
     return held
 
 

@@ -67,7 +67,7 @@ HEADS = ("lm_head", "head", "output", "embed_out")
 
 
 class Module(NamedTuple):
-    """A matrix (of experts: ``copies``): the op that multiplies by it, and the names it may have inside of its layer."""
+    """A matrix (``copies`` of it: experts): the op that multiplies by it, and the names it may have in its layer."""
 
     op: str
     d_in: int

@@ -93,10 +93,10 @@ def read_head(name: str, method: str | None, sizes: dict[str, int], book: Book) 
     if book.find("models", name) is not None:
         fields = book.record(Model, name).config
     elif looks_like_path(name):
-        path = os.path.expanduser(name)
-        if path.endswith(WEIGHTS):
+        path = json_of(name, "config.json")
+        if path.endswith(WEIGHTS) or not os.path.exists(path):
             return None
-        fields = read_json(os.path.join(path, "config.json") if os.path.isdir(path) else path)
+        fields = read_json(path)
     else:
         raise UnknownRecordError("models", name, book.nearest("models", name))
     config = Config(fields, name)
@@ -105,6 +105,12 @@ def read_head(name: str, method: str | None, sizes: dict[str, int], book: Book) 
     if kind not in HEADS:
         return None
     return from_config({**sizes, **inner, "model_type": kind, "architectures": []}, name)
+
+
+def json_of(name: str, inside: str) -> str:
+    """The path of a file, or of the one ``inside`` of a folder."""
+    path = os.path.expanduser(name)
+    return os.path.join(path, inside) if os.path.isdir(path) else path
 
 
 def looks_like_path(name: str) -> bool:

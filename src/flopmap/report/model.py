@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from flopmap.floor.drafts import left_out
 from flopmap.floor.roofline import price
 from flopmap.floor.summary import memory
 from flopmap.model.architecture import Attention, Experts, FeedForward, Layer
@@ -70,7 +71,7 @@ def account(name: str, book: Book) -> Account:
         layers=drawn,
         legend=legend,
         assumptions=checkpoint.assumptions,
-        not_counted=checkpoint.not_counted,
+        not_counted=(*checkpoint.not_counted, *left_out(first.scenario, book)),
     )
 
 
