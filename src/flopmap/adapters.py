@@ -9,6 +9,7 @@ import msgspec
 from flopmap.model.modules import modules
 from flopmap.model.reading import json_of, looks_like_path, read_json
 from flopmap.quantity import shown
+from flopmap.step import ScenarioError
 
 if TYPE_CHECKING:
     from flopmap.model.architecture import Architecture
@@ -27,10 +28,6 @@ WITHOUT = ("moe.experts", "moe.shared_gate")  # no adapters of grouped experts, 
 LARGEST_RANK = 4096
 MOST_ADAPTERS = 10_000
 REFUSED = ("rank_pattern", "alpha_pattern", "layers_to_transform", "modules_to_save", "use_dora", "layer_replication")
-
-
-class AdapterError(ValueError):
-    """Adapters that make no sense. One line that names the flag, its value and what is accepted."""
 
 
 class Adapted(msgspec.Struct, frozen=True):
@@ -53,22 +50,22 @@ class Adapters(msgspec.Struct, frozen=True, kw_only=True):
 def read_adapters(
     targets: str | None, rank: int | None, loaded: int | None, architecture: Architecture
 ) -> Adapters | None:
-    """Adapters as the flags or PEFT's ``adapter_config.json`` state them; None without. Raises :class:`AdapterError`."""
+    """Adapters as the flags or PEFT's ``adapter_config.json`` state them. Raises :class:`ScenarioError`."""
     if targets is None and rank is None:
         if loaded is not None:
-            raise AdapterError(f"--max-loras {loaded}: there are no adapters without --lora-rank or --lora-modules")
+            raise ScenarioError(f"--max-loras {loaded}: there are no adapters without --lora-rank or --lora-modules")
         return None
     names = [ALL] if targets is None else targets.split(",")
     if targets is not None and looks_like_path(targets):
         if rank is not None:
-            raise AdapterError(f"--lora-rank {rank}: {targets} says it")
+            raise ScenarioError(f"--lora-rank {rank}: {targets} says it")
         names, rank = _read(targets)
     if rank is None:
-        raise AdapterError(f"--lora-modules {targets}: --lora-rank is needed with it")
+        raise ScenarioError(f"--lora-modules {targets}: --lora-rank is needed with it")
     if not 1 <= rank <= LARGEST_RANK:
-        raise AdapterError(f"--lora-rank {rank}: out of range (accepted: 1 to {LARGEST_RANK})")
+        raise ScenarioError(f"--lora-rank {rank}: out of range (accepted: 1 to {LARGEST_RANK})")
     if loaded is not None and not 1 <= loaded <= MOST_ADAPTERS:
-        raise AdapterError(f"--max-loras {loaded}: out of range (accepted: 1 to {MOST_ADAPTERS})")
+        raise ScenarioError(f"--max-loras {loaded}: out of range (accepted: 1 to {MOST_ADAPTERS})")
     return Adapters(rank=rank, loaded=loaded or 1, adapted=tuple(_adapted(names, architecture)))
 
 
@@ -77,13 +74,13 @@ def _read(path: str) -> tuple[list[str], int]:
     fields: dict[str, Any] = read_json(json_of(path, "adapter_config.json"))
     for field in REFUSED:
         if fields.get(field):
-            raise AdapterError(f"{path}: {field} {shown(fields[field])} is not understood")
+            raise ScenarioError(f"{path}: {field} {shown(fields[field])} is not understood")
     rank, targets = fields.get("r"), fields.get("target_modules")
     if not isinstance(rank, int) or isinstance(rank, bool):
-        raise AdapterError(f"{path}: r {shown(rank)} is no rank (a whole number is needed)")
+        raise ScenarioError(f"{path}: r {shown(rank)} is no rank (a whole number is needed)")
     names = [targets] if targets == ALL else targets
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-        raise AdapterError(f"{path}: target_modules {shown(targets)} is not understood (understood: names, {ALL})")
+        raise ScenarioError(f"{path}: target_modules {shown(targets)} is not understood (understood: names, {ALL})")
     return [str(name) for name in names], rank
 
 
@@ -105,7 +102,7 @@ def _adapted(names: list[str], architecture: Architecture) -> list[Adapted]:
         fused.setdefault((index, module.op, leaf), [module.d_in]).append(module.d_out)
     if unseen:
         accepted = ", ".join((ALL, *sorted(known)))
-        raise AdapterError(f"--lora-modules {min(unseen)}: no matrix of this model (accepted: {accepted})")
+        raise ScenarioError(f"--lora-modules {min(unseen)}: no matrix of this model (accepted: {accepted})")
     for (_, _, leaf), (d_in, *widths) in fused.items():
         shape = (leaf, d_in, sum(widths))
         counts[shape] = counts.get(shape, 0) + 1

@@ -13,7 +13,10 @@ import msgspec
 from flopmap.model.families.drafters import COUNTED
 from flopmap.model.reading import HEADS, Checkpoint, read_head, read_model
 from flopmap.quantity import shown
-from flopmap.step import MAIN, Group
+from flopmap.records.formula import value
+from flopmap.records.resolve import law
+from flopmap.records.types import Law
+from flopmap.step import MAIN, Group, ScenarioError, Step
 
 if TYPE_CHECKING:
     from flopmap.model.architecture import Architecture, Denoising
@@ -25,10 +28,6 @@ KEYS = ("method", "model", "num_speculative_tokens")
 ON_HOST = ("prompt_lookup_max", "prompt_lookup_min")  # they cost the part nothing
 MOST_DRAFTED = 64
 FIRST, LATER = "draft", "draft.later"  # the stacks of a drafter's passes
-
-
-class DecodingError(ValueError):
-    """A way to decode that makes no sense. One line that names the flag, its value and what is accepted."""
 
 
 class Speculation(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,22 +49,22 @@ class Speculation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_speculation(text: str | None, acceptance: float | None, target: Checkpoint, book: Book) -> Speculation | None:
-    """Speculative decoding as ``--speculative-config`` states it; None without. Raises :class:`DecodingError`."""
+    """Speculative decoding as ``--speculative-config`` states it; None without. Raises :class:`ScenarioError`."""
     if text is None:
         if acceptance is not None:
-            raise DecodingError(f"--acceptance-rate {acceptance:g}: there are no drafts without --speculative-config")
+            raise ScenarioError(f"--acceptance-rate {acceptance:g}: there are no drafts without --speculative-config")
         return None
     if acceptance is not None and not 0 <= acceptance <= 1:
-        raise DecodingError(f"--acceptance-rate {acceptance:g}: out of range (accepted: 0 to 1)")
+        raise ScenarioError(f"--acceptance-rate {acceptance:g}: out of range (accepted: 0 to 1)")
     fields = _settings(text)
     drafted = fields.get("num_speculative_tokens")
     if not isinstance(drafted, int) or isinstance(drafted, bool) or not 1 <= drafted <= MOST_DRAFTED:
         given = "is missing" if drafted is None else f"{shown(drafted)} is out of range"
-        raise DecodingError(f"--speculative-config: num_speculative_tokens {given} (accepted: 1 to {MOST_DRAFTED})")
+        raise ScenarioError(f"--speculative-config: num_speculative_tokens {given} (accepted: 1 to {MOST_DRAFTED})")
     method, drafter = _drafter(fields, target, book)
     heads = len(drafter.architecture.layers) if method == "medusa" and drafter else drafted
     if drafted > heads:
-        raise DecodingError(
+        raise ScenarioError(
             f"--speculative-config: num_speculative_tokens {drafted}: {heads} heads draft {heads} tokens"
         )
     return Speculation(method=method, tokens=drafted, acceptance=acceptance, drafter=drafter)
@@ -78,18 +77,18 @@ def _settings(text: str) -> dict[str, Any]:
         try:
             fields = msgspec.json.decode(text)
         except msgspec.DecodeError as error:
-            raise DecodingError(f"--speculative-config: not JSON: {error}") from None
+            raise ScenarioError(f"--speculative-config: not JSON: {error}") from None
         if not isinstance(fields, dict):
-            raise DecodingError(f"--speculative-config: {shown(fields)} is no JSON object")
+            raise ScenarioError(f"--speculative-config: {shown(fields)} is no JSON object")
     else:
         for setting in text.split(","):
             key, equals, value = setting.partition("=")
             if not equals:
-                raise DecodingError(f"--speculative-config: {shown(setting)} is neither JSON nor KEY=VALUE")
+                raise ScenarioError(f"--speculative-config: {shown(setting)} is neither JSON nor KEY=VALUE")
             fields[key.strip()] = int(value) if value.strip().isascii() and value.strip().isdigit() else value.strip()
     for key in fields:
         if key not in (*KEYS, *ON_HOST):
-            raise DecodingError(f"--speculative-config: {shown(key)} is not understood (accepted: {', '.join(KEYS)})")
+            raise ScenarioError(f"--speculative-config: {shown(key)} is not understood (accepted: {', '.join(KEYS)})")
     return dict(fields)
 
 
@@ -99,7 +98,7 @@ def _drafter(fields: dict[str, Any], target: Checkpoint, book: Book) -> tuple[st
     if isinstance(method, str) and method.endswith("_mtp"):
         method = "mtp"
     if method is not None and method not in METHODS:
-        raise DecodingError(
+        raise ScenarioError(
             f"--speculative-config: method {shown(method)} is not understood (accepted: {', '.join(METHODS)})"
         )
     if method == "ngram":
@@ -107,14 +106,14 @@ def _drafter(fields: dict[str, Any], target: Checkpoint, book: Book) -> tuple[st
     if method == "mtp":
         if target.predictor is None:
             known = ", ".join(sorted(COUNTED))
-            raise DecodingError(
+            raise ScenarioError(
                 f"--speculative-config: method mtp: {target.name} has no layer that predicts a further token, or none "
                 f"of a form that is counted (counted: those of {known})"
             )
         return "mtp", msgspec.structs.replace(target, architecture=target.predictor, predictor=None)
     if not isinstance(name, str) or not name:
         what = f"method {method}" if method else "no method"
-        raise DecodingError(f"--speculative-config: {what}: a model is needed, by id or path")
+        raise ScenarioError(f"--speculative-config: {what}: a model is needed, by id or path")
     sizes = {"hidden_size": target.architecture.hidden, "vocab_size": target.architecture.vocab}
     head = None if method == "draft_model" else read_head(name, method, sizes, book)
     drafter = head or read_model(name, book)
@@ -125,15 +124,15 @@ def _drafter(fields: dict[str, Any], target: Checkpoint, book: Book) -> tuple[st
 def _refuse_unfit(drafter: Architecture, target: Architecture, name: str) -> None:
     """A drafter speaks the words of its target, and a head reads its rows."""
     if not drafter.generative or drafter.sources or drafter.denoising:
-        raise DecodingError(f"--speculative-config: {name} is no decoder, so it drafts nothing")
+        raise ScenarioError(f"--speculative-config: {name} is no decoder, so it drafts nothing")
     if drafter.vocab != target.vocab:
-        raise DecodingError(
+        raise ScenarioError(
             f"--speculative-config: {name} has a vocabulary of {drafter.vocab} and the model one of {target.vocab}; "
             "drafts are checked token by token, so they must be the same"
         )
     read = drafter.stacks[0].hidden // 3 if drafter.family == "eagle3" and drafter.stacks else drafter.hidden
     if drafter.embedding != "own" and read != target.hidden:
-        raise DecodingError(
+        raise ScenarioError(
             f"--speculative-config: {name} reads rows of {read} elements, and the model's have {target.hidden}"
         )
 
@@ -164,6 +163,16 @@ def drafting_groups(speculation: Speculation, groups: tuple[Group, ...]) -> tupl
     return (*passes, *checked)
 
 
+def drafted_step(speculation: Speculation, checkpoint: Checkpoint, phase: str, step: Step, notes: list[str]) -> Step:
+    """The step with the drafts that the model checks, and the drafter's passes."""
+    model = checkpoint.architecture
+    if not model.generative or model.sources or model.denoising:
+        raise ScenarioError(f"--speculative-config: {checkpoint.name} does not write token by token as a decoder does")
+    if speculation.acceptance is None and phase in ("decode", "mixed"):
+        notes.append("drafts accepted: none to all of them, since no --acceptance-rate is given")
+    return Step(groups=drafting_groups(speculation, step.groups))
+
+
 # -- denoising --------------------------------------------------------------------------------------------------------
 
 
@@ -177,22 +186,22 @@ class Blocks(msgspec.Struct, frozen=True, kw_only=True):
 def read_blocks(
     block: int | None, steps: int | None, denoising: Denoising | None, family: str, notes: list[str]
 ) -> Blocks | None:
-    """The blocks of a diffusion language model, and None of any other. Raises :class:`DecodingError`."""
+    """The blocks of a diffusion language model, and None of any other. Raises :class:`ScenarioError`."""
     if denoising is None:
         for flag, number in (("block-length", block), ("diffusion-steps", steps)):
             if number is not None:
-                raise DecodingError(f"--{flag} {number}: {family} models write token by token, without denoising")
+                raise ScenarioError(f"--{flag} {number}: {family} models write token by token, without denoising")
         return None
     if block is None:
         notes.append(f"block of {denoising.block} tokens: none is given")
         block = denoising.block
     if block < 1:
-        raise DecodingError(f"--block-length {block}: out of range (accepted: 1 and more)")
+        raise ScenarioError(f"--block-length {block}: out of range (accepted: 1 and more)")
     if steps is None:
         notes.append(f"{block} denoising steps a block, a token each: none are given")
         steps = block
     if not 1 <= steps <= block:
-        raise DecodingError(f"--diffusion-steps {steps}: out of range (accepted: 1 to the block's {block} tokens)")
+        raise ScenarioError(f"--diffusion-steps {steps}: out of range (accepted: 1 to the block's {block} tokens)")
     return Blocks(block=block, steps=steps)
 
 
@@ -202,9 +211,25 @@ def denoising_group(blocks: Blocks, denoising: Denoising, batch: int, context: i
     ``cached`` tokens of a model without a cache of its own are those that an engine keeps from pass to pass.
     """
     if blocks.block > context:
-        raise DecodingError(f"--block-length {blocks.block}: more than the {context} tokens of the context")
+        raise ScenarioError(f"--block-length {blocks.block}: more than the {context} tokens of the context")
     past = context - blocks.block if denoising.cached else cached
     if past > context - blocks.block:
-        raise DecodingError(f"--cached-len {past}: more than the {context - blocks.block} tokens before the block")
+        raise ScenarioError(f"--cached-len {past}: more than the {context - blocks.block} tokens before the block")
     phase: Phase = "decode" if denoising.cached or cached else "encode"
     return Group(count=batch, new=context - past, past=past, positions=blocks.block, phase=phase)
+
+
+def kept_tokens(phase: str, speculation: Speculation | None, blocks: Blocks | None, book: Book) -> tuple[float, float]:
+    """Tokens that a decoding sequence gets from the step, fewest and most."""
+    if phase in ("prefill", "encode"):
+        return 1.0, 1.0
+    if blocks:
+        formula = law(book.record(Law, "denoising"), {})["tokens_per_pass"]
+        number = value(formula, {"block": blocks.block, "denoising_steps": blocks.steps})
+        return number, number
+    if speculation:
+        formula = law(book.record(Law, "speculative-decoding"), {})["tokens_per_cycle"]
+        rates = (0.0, 1.0) if speculation.acceptance is None else (speculation.acceptance, speculation.acceptance)
+        low, high = (value(formula, {"acceptance": rate, "drafted": speculation.tokens}) for rate in rates)
+        return low, high
+    return 1.0, 1.0

@@ -9,7 +9,8 @@ import msgspec
 from flopmap.floor.roofline import price
 from flopmap.floor.summary import memory
 from flopmap.records.types import Lever
-from flopmap.scenario import ScenarioError, make
+from flopmap.scenario import make
+from flopmap.step import ScenarioError
 
 if TYPE_CHECKING:
     from flopmap.floor.roofline import Pricing
@@ -59,13 +60,13 @@ def _gain(lever: Lever, request: Request, pricing: Pricing, book: Book) -> Gain 
         return None
     if lever.set.keys() <= FORMATS.keys() and _as_wide(lever, after, pricing):
         return None
-    gain = 1 - (after.engine_seconds / scenario.kept[0]) / (pricing.engine_seconds / pricing.scenario.kept[0])
+    step_seconds = after.engine_seconds * (pricing.scenario.kept[0] / scenario.kept[0])
     new_notes = [note for note in scenario.assumptions if note not in pricing.scenario.assumptions]
     return Gain(
         id=lever.id,
         title=lever.title,
-        step_seconds=pricing.engine_seconds * (1 - gain),
-        gain=gain,
+        step_seconds=step_seconds,
+        gain=1 - step_seconds / pricing.engine_seconds,
         max_sequences=memory(after, book).max_sequences,
         gates=(*lever.needs, *new_notes),
         traps=(lever.caveat,) if lever.caveat else (),

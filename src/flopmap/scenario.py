@@ -6,23 +6,21 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from flopmap.adapters import AdapterError, Adapters, read_adapters
+from flopmap.adapters import Adapters, read_adapters
 from flopmap.decoding import (
-    FIRST,
     Blocks,
-    DecodingError,
     Speculation,
     denoising_group,
-    drafting_groups,
+    drafted_step,
+    kept_tokens,
     read_blocks,
     read_speculation,
 )
-from flopmap.machine.machine import Machine, dtypes, matrix_peak, read_machine
+from flopmap.machine.machine import Machine, read_machine
 from flopmap.model.reading import Checkpoint, read_model
-from flopmap.records.formula import value
-from flopmap.records.resolve import law
-from flopmap.records.types import Engine, Format, Law
-from flopmap.step import MAIN, Group, Step, decode_step, encode_step, mixed_step, prefill_step
+from flopmap.precision import Precision, Wanted, draft_precision, read_precision
+from flopmap.records.types import Engine
+from flopmap.step import MAIN, Group, ScenarioError, Step, decode_step, encode_step, mixed_step, prefill_step
 
 if TYPE_CHECKING:
     from flopmap.model.architecture import Architecture
@@ -36,25 +34,6 @@ DEFAULT_CONTEXT = 2048
 
 DEFAULT_ENGINE = "ideal"
 UNSAID = {"batch_size": "batch of 1 sequence", "engine": "engine that adds nothing (ideal)"}
-
-
-class ScenarioError(ValueError):
-    """A scenario that makes no sense. One line that names the flag, its value and what is accepted."""
-
-
-class Precision(msgspec.Struct, frozen=True, kw_only=True):
-    """Formats of activations, weights and cache; ``math`` is the data type that GEMMs over the weights multiply in.
-
-    ``stored`` are bytes a parameter of the ops (by name) whose matrices are in another format than ``weights``.
-    """
-
-    activations: Format
-    weights: Format
-    kv: Format
-    state: Format
-    math: str
-    activation_math: str
-    stored: dict[str, float] = {}
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,24 +105,23 @@ def make(request: Request, book: Book) -> Scenario:
     conventions = _conventions(request, book, checkpoint)
     notes: list[str] = list(checkpoint.assumptions)
     notes += [f"{what}: none is given" for field, what in UNSAID.items() if getattr(request, field) is None]
-    precision = _precision(request, book, checkpoint, machine, notes)
-    try:
-        speculation = read_speculation(request.speculative_config, request.acceptance_rate, checkpoint, book)
-        asked = (request.block_length, request.diffusion_steps)
-        blocks = read_blocks(*asked, checkpoint.architecture.denoising, checkpoint.architecture.family, notes)
-        adapters = read_adapters(request.lora_modules, request.lora_rank, request.max_loras, checkpoint.architecture)
-        phase, step = _step(request, checkpoint.architecture, blocks, notes)
-    except (DecodingError, AdapterError) as error:
-        raise ScenarioError(str(error)) from None
+    wanted = Wanted(request.dtype, request.quantization, request.kv_cache_dtype)
+    precision = read_precision(wanted, book, checkpoint, machine, notes)
+    architecture = checkpoint.architecture
+    speculation = read_speculation(request.speculative_config, request.acceptance_rate, checkpoint, book)
+    asked = (request.block_length, request.diffusion_steps)
+    blocks = read_blocks(*asked, architecture.denoising, architecture.family, notes)
+    adapters = read_adapters(request.lora_modules, request.lora_rank, request.max_loras, architecture)
+    phase, step = _step(request, architecture, blocks, notes)
     context = step.groups[-1].past + step.groups[-1].new if phase in ("decode", "mixed") else None
     main = [group for group in step.groups if group.stack == MAIN]
     chunk = main[0].new if main and phase != "decode" else None
-    draft_precision = None
+    drafter = None
     if speculation:
-        step = _drafted(speculation, checkpoint, phase, step, notes)
-        draft_precision = _draft_precision(speculation, request, book, machine, model=precision, notes=notes)
+        step = drafted_step(speculation, checkpoint, phase, step, notes)
+        drafter = draft_precision(speculation, wanted, book, machine, model=precision, notes=notes)
     longest = max((group.past + group.new for group in step.groups if group.stack == MAIN), default=0)
-    positions = checkpoint.architecture.positions
+    positions = architecture.positions
     if positions and longest > positions:
         notes.append(f"{longest} tokens go beyond the model's table of {positions} positions")
     return Scenario(
@@ -160,64 +138,12 @@ def make(request: Request, book: Book) -> Scenario:
         step=step,
         conventions=conventions,
         speculation=speculation,
-        draft_precision=draft_precision,
+        draft_precision=drafter,
         blocks=blocks,
         adapters=adapters,
-        kept=_kept(phase, speculation, blocks, book),
+        kept=kept_tokens(phase, speculation, blocks, book),
         assumptions=tuple(notes),
     )
-
-
-# -- more than a token a step -----------------------------------------------------------------------------------------
-
-
-def _drafted(speculation: Speculation, checkpoint: Checkpoint, phase: PhaseName, step: Step, notes: list[str]) -> Step:
-    """The step with the drafts that the model checks, and the drafter's passes."""
-    model = checkpoint.architecture
-    if not model.generative or model.sources or model.denoising:
-        raise ScenarioError(f"--speculative-config: {checkpoint.name} does not write token by token as a decoder does")
-    if speculation.acceptance is None and phase in ("decode", "mixed"):
-        notes.append("drafts accepted: none to all of them, since no --acceptance-rate is given")
-    return Step(groups=drafting_groups(speculation, step.groups))
-
-
-def _draft_precision(
-    speculation: Speculation, request: Request, book: Book, machine: Machine, *, model: Precision, notes: list[str]
-) -> Precision | None:
-    """The formats of a drafter: the model's own where they are one file, else those of its config."""
-    if speculation.drafter is None:
-        return None
-    if speculation.method == "mtp":
-        return mtp_precision(model, book)
-    same = msgspec.structs.replace(request, dtype=model.activations.id, quantization=None)
-    said: list[str] = []
-    own = _precision(same, book, speculation.drafter, machine, said)
-    notes.extend(f"drafter: {note}" for note in said if note not in notes)
-    stored = {f"{FIRST}.{name}": number for name, number in own.stored.items()}
-    return msgspec.structs.replace(own, stored=stored)
-
-
-def mtp_precision(precision: Precision, book: Book) -> Precision:
-    """The formats of a model's own layer that predicts: the model's; what joins its two rows is left unquantised."""
-    stored = {f"{FIRST}.{name}": number for name, number in precision.stored.items()}
-    stored[f"{FIRST}.eh_proj"] = element_bytes(precision.activations, book)
-    return msgspec.structs.replace(precision, stored=stored)
-
-
-def _kept(phase: PhaseName, speculation: Speculation | None, blocks: Blocks | None, book: Book) -> tuple[float, float]:
-    """Tokens that a decoding sequence gets from the step, fewest and most."""
-    if phase in ("prefill", "encode"):
-        return 1.0, 1.0
-    if blocks:
-        formula = law(book.record(Law, "denoising"), {})["tokens_per_pass"]
-        number = value(formula, {"block": blocks.block, "denoising_steps": blocks.steps})
-        return number, number
-    if speculation:
-        formula = law(book.record(Law, "speculative-decoding"), {})["tokens_per_cycle"]
-        rates = (0.0, 1.0) if speculation.acceptance is None else (speculation.acceptance, speculation.acceptance)
-        low, high = (value(formula, {"acceptance": rate, "drafted": speculation.tokens}) for rate in rates)
-        return low, high
-    return 1.0, 1.0
 
 
 # -- conventions ------------------------------------------------------------------------------------------------------
@@ -236,122 +162,6 @@ def _conventions(request: Request, book: Book, checkpoint: Checkpoint) -> dict[s
     if chosen["parameters"] == "nominal" and checkpoint.nominal_parameters is None:
         raise ScenarioError(f"--convention parameters=nominal: {checkpoint.name} has no nominal size on record")
     return chosen
-
-
-# -- precision --------------------------------------------------------------------------------------------------------
-
-
-def _precision(request: Request, book: Book, checkpoint: Checkpoint, machine: Machine, notes: list[str]) -> Precision:
-    activations = _activations(request, book, checkpoint, machine, notes)
-    math = _math_of(activations, machine)
-    if math is None:
-        raise ScenarioError(
-            f"{machine.part.id} has no peak on record for {activations.id} (it has: {', '.join(dtypes(machine.part))})"
-        )
-    if math != activations.id:
-        notes.append(
-            f"{machine.part.id} has no {activations.id} peak on record; {activations.id} runs at its {math} peak"
-        )
-    weights, stored = _weights(request, book, checkpoint, activations, notes)
-    kv = _cache(request, book, checkpoint, activations, notes)
-    native = _math_of(weights, machine) if weights.math else None
-    if weights is not activations and native is None:
-        reason = (
-            f"{machine.part.id} has no {weights.math[0]} math" if weights.math else f"{weights.id} stores weights only"
-        )
-        notes.append(f"{reason}: weights are converted and multiplied in {math}; the conversion is not counted")
-    return Precision(
-        activations=activations,
-        weights=weights,
-        kv=kv,
-        state=book.record(Format, checkpoint.state_dtype) if checkpoint.state_dtype else activations,
-        math=native or math,
-        activation_math=math,
-        stored=stored,
-    )
-
-
-def _activations(request: Request, book: Book, checkpoint: Checkpoint, machine: Machine, notes: list[str]) -> Format:
-    if request.dtype != "auto":
-        chosen = _format(request.dtype, "activations", "--dtype", book)
-        if chosen.id not in dtypes(machine.part):
-            accepted = ", ".join(_computable(book, machine))
-            raise ScenarioError(
-                f"--dtype {request.dtype}: {machine.part.id} does not compute in {chosen.id} (accepted: {accepted})"
-            )
-        return chosen
-    if checkpoint.dtype is None:
-        notes.append("data type bf16: the config names none")
-    stated = book.record(Format, checkpoint.dtype or "bf16")
-    computable = _computable(book, machine)
-    if _math_of(stated, machine) is None and computable:
-        notes.append(f"data type {computable[0]}: {machine.part.id} does not compute in {stated.id}, the config's")
-        return book.record(Format, computable[0])
-    return stated
-
-
-def _computable(book: Book, machine: Machine) -> list[str]:
-    """The data types of activations that the part multiplies in."""
-    return [
-        dtype
-        for dtype in dtypes(machine.part)
-        if book.find("formats", dtype) and "activations" in book.record(Format, dtype).applies_to
-    ]
-
-
-def _format(name: str, use: Literal["weights", "kv", "activations"], flag: str, book: Book) -> Format:
-    if book.find("formats", name) is not None:
-        found = book.record(Format, name)
-        if use in found.applies_to:
-            return found
-    fitting = [other for other in book.ids("formats") if use in book.record(Format, other).applies_to]
-    raise ScenarioError(f"{flag} {name}: not a format of {use} (accepted: {', '.join(fitting)})")
-
-
-def _weights(
-    request: Request, book: Book, checkpoint: Checkpoint, activations: Format, notes: list[str]
-) -> tuple[Format, dict[str, float]]:
-    """The general format of the weights, and bytes a parameter of the ops (by name) that are stored in others."""
-    if request.quantization is not None:
-        return _format(request.quantization, "weights", "--quantization", book), {}
-    if checkpoint.quantization is None:
-        return book.record(Format, checkpoint.weights) if checkpoint.weights else activations, checkpoint.stored
-    from flopmap.model.quantization import read_quantization
-
-    found = read_quantization(checkpoint, book, activations, lambda stored: element_bytes(stored, book))
-    notes.extend(found.assumptions)
-    return found.weights, {**found.stored, **checkpoint.stored}
-
-
-def _cache(request: Request, book: Book, checkpoint: Checkpoint, activations: Format, notes: list[str]) -> Format:
-    """The format of the KV cache: as asked for, or else as a quantised checkpoint asks for, or that of activations."""
-    if request.kv_cache_dtype != "auto":
-        return _format(request.kv_cache_dtype, "kv", "--kv-cache-dtype", book)
-    if checkpoint.quantization is None or request.quantization is not None:
-        return activations
-    from flopmap.model.quantization import read_cache_format
-
-    asked = read_cache_format(checkpoint, book)
-    if asked is not None:
-        notes.append(f"KV cache {asked.id}: the checkpoint's quantization_config asks for it")
-    return asked or activations
-
-
-def _math_of(stored: Format, machine: Machine) -> str | None:
-    """The first data type of the format's that the part multiplies in."""
-    return next((dtype for dtype in stored.math if matrix_peak(machine.part, dtype) is not None), None)
-
-
-def element_bytes(stored: Format, book: Book) -> float:
-    """Bytes of an element with its share of scales and zero points, by the law of formats."""
-    formula = law(book.record(Law, "formats"), {})["element_bytes"]
-    given = {
-        "bits": stored.bits,
-        "group": stored.group or 1,
-        "scale_bits": stored.scale_bits,
-        "zero_bits": stored.zero_bits,
-    }
-    return value(formula, given)
 
 
 # -- step -------------------------------------------------------------------------------------------------------------

@@ -26,8 +26,8 @@ MAIN = ""  # the stack of layers that has no name: the language model's, or the 
 Number: TypeAlias = Any  # int, float, or a NumPy array of either
 
 
-class StepError(ValueError):
-    """A step that no engine could run. One line."""
+class ScenarioError(ValueError):
+    """A scenario that makes no sense. One line that names the flag, its value and what is accepted."""
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from flopmap.diagnosis.verdict import judge
 from flopmap.quantity import QuantityError, parse_count, parse_seconds, parse_tokens_per_second
 from flopmap.records.book import load, to_json
-from flopmap.scenario import PHASE_NAMES, Request, ScenarioError
+from flopmap.scenario import PHASE_NAMES, Request
+from flopmap.step import ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

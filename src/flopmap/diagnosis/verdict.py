@@ -15,7 +15,8 @@ from flopmap.floor.summary import Memory, memory, utilisation
 from flopmap.levers import Gain, gains
 from flopmap.records.condition import facts_of, holds, parse
 from flopmap.records.types import Band, Reading, Trap
-from flopmap.scenario import Request, ScenarioError, make
+from flopmap.scenario import Request, make
+from flopmap.step import ScenarioError
 
 if TYPE_CHECKING:
     from flopmap.records.book import Book

@@ -14,11 +14,11 @@ from flopmap.decoding import FIRST, Speculation
 from flopmap.floor.roofline import price
 from flopmap.ledger.ledger import draft_lines, held_by
 from flopmap.model.architecture import Attention, Recurrence
+from flopmap.precision import mtp_precision
 from flopmap.quantity import amount
 from flopmap.records.formula import bind, value
 from flopmap.records.resolve import law
 from flopmap.records.types import Law
-from flopmap.scenario import mtp_precision
 from flopmap.step import MAIN, Step
 
 if TYPE_CHECKING:

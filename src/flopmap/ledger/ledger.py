@@ -9,10 +9,10 @@ import msgspec
 from flopmap.decoding import FIRST, LATER
 from flopmap.ledger.beside import adapting, drafting
 from flopmap.ledger.ops import Op, operations
+from flopmap.precision import Precision, element_bytes
 from flopmap.records.formula import FormulaError, bind, operate, symbols, value
 from flopmap.records.resolve import costs
 from flopmap.records.types import OpClass
-from flopmap.scenario import Precision, Scenario, element_bytes
 from flopmap.step import MAIN, Statistic
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from flopmap.decoding import Speculation
     from flopmap.records.book import Book
     from flopmap.records.notation import Expr
+    from flopmap.scenario import Scenario
 
 DEVICE_BYTES = ("weights", "kv_traffic", "state", "activations", "logit_traffic")
 STEP_RESOURCES = ("matrix", "vector", "exp", *DEVICE_BYTES, "link", "launches")

@@ -10,7 +10,7 @@ from flopmap.records.formula import bind, symbols
 from flopmap.records.notation import number_text, text
 from flopmap.records.resolve import cost_texts, law, parse_once
 from flopmap.records.types import Law, Source
-from flopmap.scenario import ScenarioError
+from flopmap.step import ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
