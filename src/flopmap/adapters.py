@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from flopmap.model.modules import modules
 from flopmap.model.reading import json_of, looks_like_path, read_json
 from flopmap.quantity import shown
 from flopmap.step import ScenarioError
@@ -86,6 +85,8 @@ def _read(path: str) -> tuple[list[str], int]:
 
 def _adapted(names: list[str], architecture: Architecture) -> list[Adapted]:
     """The matrices of those names; one that a checkpoint holds fused has one adapter for all of its parts."""
+    from flopmap.model.modules import modules
+
     wanted = {SHORT.get(name.strip(), name.strip()) for name in names}
     counts: dict[tuple[str, int, int], int] = {}
     unseen, known = set(wanted), set()

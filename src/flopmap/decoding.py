@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from flopmap.model.families.drafters import COUNTED
+from flopmap.model.families.drafters import COUNTED, FUSED
 from flopmap.model.reading import HEADS, Checkpoint, read_head, read_model
 from flopmap.quantity import shown
 from flopmap.records.formula import value
@@ -130,8 +130,8 @@ def _refuse_unfit(drafter: Architecture, target: Architecture, name: str) -> Non
             f"--speculative-config: {name} has a vocabulary of {drafter.vocab} and the model one of {target.vocab}; "
             "drafts are checked token by token, so they must be the same"
         )
-    read = drafter.stacks[0].hidden // 3 if drafter.family == "eagle3" and drafter.stacks else drafter.hidden
-    if drafter.embedding != "own" and read != target.hidden:
+    read = drafter.stacks[0].hidden // FUSED if drafter.family == "eagle3" and drafter.stacks else drafter.hidden
+    if drafter.family in HEADS and read != target.hidden:
         raise ScenarioError(
             f"--speculative-config: {name} reads rows of {read} elements, and the model's have {target.hidden}"
         )

@@ -22,6 +22,7 @@ SPEED = "is not a throughput in tokens per second (accepted: 227.8, 227.8tok/s)"
 # flags after `flopmap why meta-llama/Llama-3.1-8B --on h100-sxm`, and what comes after `flopmap why: error: `
 DRAFTERS = "draft_model, eagle, eagle3, medusa, mtp, ngram"
 NGRAM = "--speculative-config method=ngram,num_speculative_tokens=3"
+NEEDS_RATE = "of drafts needs --acceptance-rate, since a cycle yields more than one token"
 WRONG_DRAFTS = {
     "eagle": "'eagle' is neither JSON nor KEY=VALUE",
     "{method": "not JSON: JSON is malformed: object keys must be strings (byte 1)",
@@ -96,8 +97,8 @@ WRONG_FLAGS = {
     f"{NGRAM} --acceptance-rate 1.5": "--acceptance-rate 1.5: out of range (accepted: 0 to 1)",
     f"{NGRAM} --acceptance-rate -0.1": "--acceptance-rate -0.1: out of range (accepted: 0 to 1)",
     f"{NGRAM} --acceptance-rate nan": "--acceptance-rate nan: out of range (accepted: 0 to 1)",
-    f"{NGRAM} --tpot 9ms": "--tpot of drafts needs --acceptance-rate, since a cycle yields more than one token",
-    f"{NGRAM} --throughput 9": "--throughput of drafts needs --acceptance-rate, since a cycle yields more than one token",
+    f"{NGRAM} --tpot 9ms": f"--tpot {NEEDS_RATE}",
+    f"{NGRAM} --throughput 9": f"--throughput {NEEDS_RATE}",
     "--block-length 4": "--block-length 4: llama models write token by token, without denoising",
     "--diffusion-steps 4": "--diffusion-steps 4: llama models write token by token, without denoising",
     "--max-loras 4": "--max-loras 4: there are no adapters without --lora-rank or --lora-modules",

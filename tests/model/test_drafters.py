@@ -311,9 +311,17 @@ def test_llada_moe_is_as_large_as_its_name_says(book: Book, tmp_path: Path) -> N
 
     path = tmp_path / "config.json"
     config = {
-        **{"model_type": "llada", "architectures": ["LLaDAMoEModelLM"], "hidden_size": 2048, "num_hidden_layers": 16},
-        **{"num_attention_heads": 16, "num_experts": 64, "num_experts_per_tok": 8, "expert_intermediate_size": 1024},
-        **{"vocab_size": 157184, "qk_layernorm": True, "tie_word_embeddings": False},
+        "model_type": "llada",
+        "architectures": ["LLaDAMoEModelLM"],
+        "hidden_size": 2048,
+        "num_hidden_layers": 16,
+        "num_attention_heads": 16,
+        "num_experts": 64,
+        "num_experts_per_tok": 8,
+        "expert_intermediate_size": 1024,
+        "vocab_size": 157184,
+        "qk_layernorm": True,
+        "tie_word_embeddings": False,
     }
     path.write_text(json.dumps(config))
     # two tables, 16 x (attention, 64 experts and their router, two norms, two norms of heads), a norm

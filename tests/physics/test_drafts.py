@@ -13,11 +13,13 @@ from msgspec.structs import replace
 from flopmap.decoding import Speculation, drafting_groups
 from flopmap.diagnosis.verdict import judge
 from flopmap.floor.drafts import drafts
+from flopmap.floor.grid import floor_trees
 from flopmap.floor.roofline import price
 from flopmap.floor.summary import memory
 from flopmap.levers import gains
 from flopmap.machine.machine import on_chip_bytes
 from flopmap.records.book import load
+from flopmap.report.explain import explain
 from flopmap.scenario import Request, make
 from flopmap.step import ScenarioError
 from tests.cli.support import TINY
@@ -206,7 +208,7 @@ def test_at_break_even_a_token_takes_as_long_as_without(case: tuple[str, str, st
 def test_an_acceptance_that_nobody_states_is_a_range(book: Book) -> None:
     unknown = drafted(book, EAGLE3, 3, None, batch_size=8)
     found = bought(unknown, book)
-    assert found.tokens_per_cycle == (1, 4)
+    assert found.tokens_per_cycle == (1.0, 4.0)
     assert found.seconds_per_token == (unknown.engine_seconds, unknown.engine_seconds / 4)
     assert any("none to all of them" in note for note in unknown.scenario.assumptions)
     assert not any("none to all" in note for note in drafted(book, EAGLE3, 3, 0.5).scenario.assumptions)
@@ -397,7 +399,7 @@ def test_a_file_of_peft_says_rank_and_matrices(book: Book, tmp_path: Path) -> No
     path.write_text(json.dumps({"r": 8, "target_modules": ["q_proj", "v_proj"], "peft_type": "LORA"}))
     for given_path in (str(path), str(tmp_path)):
         assert adapters(priced(book, lora_modules=given_path))["parameters"] == 3_407_872
-    with pytest.raises(ScenarioError, match="--lora-rank 4: .* says it"):
+    with pytest.raises(ScenarioError, match=r"--lora-rank 4: .* says it"):
         priced(book, lora_modules=str(path), lora_rank=4)
 
 
@@ -430,6 +432,19 @@ def test_adapters_do_not_touch_experts(book: Book) -> None:
         *("lora.q_a_proj", "lora.q_b_proj", "lora.kv_a_proj_with_mqa", "lora.kv_b_proj", "lora.o_proj"),
         *("lora.gate_proj", "lora.up_proj", "lora.down_proj"),
     }
+
+
+def test_no_grid_has_drafts(book: Book) -> None:
+    with pytest.raises(ScenarioError, match="a grid is one of plain decode steps"):
+        floor_trees(drafted(book, EAGLE3, 3).scenario, book)
+
+
+def test_what_an_op_holds_elsewhere_is_not_explained_twice(book: Book) -> None:
+    cycle = drafted(book, EAGLE3, 3)
+    first, later = explain("draft.mlp.down", cycle, book), explain("draft.later.mlp.down", cycle, book)
+    assert "resident = " in first
+    assert "resident = " not in later
+    assert "2 a step" in later
 
 
 def test_a_scenario_without_any_of_it_is_as_before(book: Book) -> None:

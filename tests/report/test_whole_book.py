@@ -17,9 +17,9 @@ def phases_of_models() -> list[tuple[str, str]]:
     found = []
     for model in BOOK.ids("models"):
         architecture = from_config(BOOK.record(Model, model).config, model).architecture
-        phases = ("decode", "prefill", "mixed")
+        phases = ["decode", "prefill", "mixed"]
         if architecture.denoising:
-            phases = ("decode", "prefill")[: 1 + architecture.denoising.cached]
+            phases = phases[: 1 + architecture.denoising.cached]
         found += [(model, phase) for phase in phases if architecture.embedding == "own"]
     return found
 
