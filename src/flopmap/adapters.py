@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from flopmap.model.config import ConfigError
 from flopmap.model.reading import json_of, looks_like_path, read_json
 from flopmap.quantity import shown
 from flopmap.step import ScenarioError
@@ -73,13 +74,13 @@ def _read(path: str) -> tuple[list[str], int]:
     fields: dict[str, Any] = read_json(json_of(path, "adapter_config.json"))
     for field in REFUSED:
         if fields.get(field):
-            raise ScenarioError(f"{path}: {field} {shown(fields[field])} is not understood")
+            raise ConfigError(f"{path}: {field} {shown(fields[field])} is not understood")
     rank, targets = fields.get("r"), fields.get("target_modules")
     if not isinstance(rank, int) or isinstance(rank, bool):
-        raise ScenarioError(f"{path}: r {shown(rank)} is no rank (a whole number is needed)")
+        raise ConfigError(f"{path}: r {shown(rank)} is no rank (a whole number is needed)")
     names = [targets] if targets == ALL else targets
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-        raise ScenarioError(f"{path}: target_modules {shown(targets)} is not understood (understood: names, {ALL})")
+        raise ConfigError(f"{path}: target_modules {shown(targets)} is not understood (understood: names, {ALL})")
     return [str(name) for name in names], rank
 
 

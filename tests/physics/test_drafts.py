@@ -18,6 +18,7 @@ from flopmap.floor.roofline import price
 from flopmap.floor.summary import memory
 from flopmap.levers import gains
 from flopmap.machine.machine import on_chip_bytes
+from flopmap.model.config import ConfigError
 from flopmap.records.book import load
 from flopmap.report.explain import explain
 from flopmap.scenario import Request, make
@@ -419,7 +420,7 @@ def test_a_file_of_peft_that_would_count_otherwise_is_refused(
 ) -> None:
     path = tmp_path / "adapter_config.json"
     path.write_text(json.dumps({"r": 8, "target_modules": ["q_proj"], **fields}))
-    with pytest.raises(ScenarioError) as refused:
+    with pytest.raises(ConfigError) as refused:
         priced(book, lora_modules=str(path))
     assert message in str(refused.value)
 
