@@ -23,6 +23,8 @@ examples:
   flopmap why ./config.json --on rtx-4090 --phase prefill --input-len 8k --ttft 1.4s
   flopmap why Qwen/Qwen3-8B --on a100 --engine vllm --enforce-eager --batch-size 8 --context-len 1024 --throughput 227.8
   flopmap why meta-llama/Llama-2-70b-hf --on h100-sxm --convention parameters=nominal --convention mask=full
+  flopmap why meta-llama/Llama-3.1-8B --on h100-sxm --acceptance-rate 0.7 \\
+    --speculative-config model=yuhuili/EAGLE3-LLaMA3.1-Instruct-8B,num_speculative_tokens=3
   flopmap why gpt2 --on l4 --explain mlp.down
 """
 MEASUREMENTS = {"tpot": "decode", "itl": "decode", "ttft": "prefill", "step_time": None, "throughput": None}

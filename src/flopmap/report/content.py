@@ -272,12 +272,12 @@ def drafted(verdict: Verdict) -> list[tuple[str, str, str]]:
     share = percent(found.drafter_seconds / verdict.pricing.operation_seconds)
     held = f"{found.drafter_parameters:,.0f} parameters, {amount(found.drafter_bytes, 'B')}"
     pays = "none is enough" if found.break_even is None else f"{percent(found.break_even)} accepted"
-    return [
+    rows = [
         ("tokens a cycle", between(found.tokens_per_cycle), "expected, of each sequence"),
         ("time a token", between(found.seconds_per_token, seconds), f"{seconds(found.plain_seconds)} without drafts"),
         ("speed-up", f"{between(found.speedup)}x", f"drafts pay from: {pays}"),
-        ("drafter", held, f"{share} of the cycle"),
     ]
+    return [*rows, ("drafter", held, f"{share} of the cycle")] if found.drafter_bytes else rows
 
 
 def adapted(verdict: Verdict) -> list[tuple[str, str, str]]:

@@ -50,7 +50,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
         "bound_by": verdict.bound_by,
         "elasticity": verdict.elasticity,
         "doubling": to_data(verdict.doublings),
-        "tokens_per_step": {"low": pricing.scenario.kept[0], "high": pricing.scenario.kept[1]},
+        "tokens_per_step": dict(zip(("low", "high"), map(whole, pricing.scenario.kept), strict=True)),
         "speculation": speculation_data(verdict),
         "denoising": to_data(pricing.scenario.blocks),
         "lora": lora_data(pricing),

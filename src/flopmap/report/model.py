@@ -16,6 +16,7 @@ from flopmap.scenario import Request, make
 
 if TYPE_CHECKING:
     from flopmap.floor.roofline import Pricing
+    from flopmap.model.architecture import Architecture
     from flopmap.records.book import Book
     from flopmap.scenario import Scenario
 
@@ -70,9 +71,17 @@ def account(name: str, book: Book) -> Account:
         vocab=architecture.vocab,
         layers=drawn,
         legend=legend,
-        assumptions=checkpoint.assumptions,
+        assumptions=(*checkpoint.assumptions, *_passes(architecture)),
         not_counted=(*checkpoint.not_counted, *left_out(first.scenario, book)),
     )
+
+
+def _passes(architecture: Architecture) -> tuple[str, ...]:
+    """What a decoded token of a diffusion language model is."""
+    if architecture.denoising is None:
+        return ()
+    what = f"a block of {architecture.denoising.block} tokens after the cache"
+    return (f"a token a pass; a pass reads {what if architecture.denoising.cached else 'the whole sequence'}",)
 
 
 def _price(name: str, context: int, book: Book) -> Pricing:

@@ -27,6 +27,7 @@ COUNTED = {
     "ernie4_5_moe": "num_nextn_predict_layers",
     "glm4_moe": "num_nextn_predict_layers",
     "glm4_moe_lite": "num_nextn_predict_layers",
+    "glm_moe_dsa": "num_nextn_predict_layers",
     "mimo": "num_nextn_predict_layers",
     "qwen3_5_moe_text": "mtp_num_hidden_layers",
     "qwen3_5_text": "mtp_num_hidden_layers",
@@ -123,9 +124,11 @@ def read_predictor(config: Config, model: Architecture) -> Architecture | None:
     count = config.fields.get(COUNTED.get(family, ""), 1 if family == "qwen3_next" else 0)
     if family not in COUNTED or count != 1 or isinstance(count, bool):
         return None
-    layer = next((layer for layer in reversed(model.layers) if layer.attention is not None), None)
-    if layer is None:
+    attending = [layer for layer in reversed(model.layers) if layer.attention is not None]
+    if not attending:
         return None
+    indexed = [layer for layer in attending if layer.attention and layer.attention.indexer]
+    layer = (indexed or attending)[0]  # it is read after the others, and shares no layer's choice of tokens
     if family in DENSE:
         bias = config.flag("use_bias", default=False)
         layer = replace(layer, feed_forward=read_feed_forward(config, bias=bias))
