@@ -27,6 +27,7 @@ METHODS = ("draft_model", *HEADS, "mtp", "ngram")
 KEYS = ("method", "model", "num_speculative_tokens")
 ON_HOST = ("prompt_lookup_max", "prompt_lookup_min")  # they cost the part nothing
 MOST_DRAFTED = 64
+MAX_DIGITS = 9
 FIRST, LATER = "draft", "draft.later"  # the stacks of a drafter's passes
 
 
@@ -76,7 +77,7 @@ def _settings(text: str) -> dict[str, Any]:
     if text.lstrip().startswith("{"):
         try:
             fields = msgspec.json.decode(text)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise ScenarioError(f"--speculative-config: not JSON: {error}") from None
         if not isinstance(fields, dict):
             raise ScenarioError(f"--speculative-config: {shown(fields)} is no JSON object")
@@ -85,9 +86,11 @@ def _settings(text: str) -> dict[str, Any]:
             key, equals, value = setting.partition("=")
             if not equals:
                 raise ScenarioError(f"--speculative-config: {shown(setting)} is neither JSON nor KEY=VALUE")
-            fields[key.strip()] = int(value) if value.strip().isascii() and value.strip().isdigit() else value.strip()
+            text = value.strip()
+            whole = text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
+            fields[key.strip()] = int(text) if whole else text
     for key in fields:
-        if key not in (*KEYS, *ON_HOST):
+        if key not in (*KEYS, *ON_HOST) and (key, fields[key]) != ("draft_tensor_parallel_size", 1):
             raise ScenarioError(f"--speculative-config: {shown(key)} is not understood (accepted: {', '.join(KEYS)})")
     return dict(fields)
 
@@ -116,9 +119,16 @@ def _drafter(fields: dict[str, Any], target: Checkpoint, book: Book) -> tuple[st
         raise ScenarioError(f"--speculative-config: {what}: a model is needed, by id or path")
     sizes = {"hidden_size": target.architecture.hidden, "vocab_size": target.architecture.vocab}
     head = None if method == "draft_model" else read_head(name, method, sizes, book)
-    drafter = head or read_model(name, book)
+    if head is None:
+        whole = read_model(name, book)  # without what is around its text model
+        drafter = msgspec.structs.replace(whole, architecture=msgspec.structs.replace(whole.architecture, stacks=()))
+    else:
+        drafter = head
+    family = drafter.architecture.family if head or drafter.architecture.embedding != "own" else "draft_model"
+    if method is not None and method != family:
+        raise ScenarioError(f"--speculative-config: method {method}: {name} drafts by another (accepted: {family})")
     _refuse_unfit(drafter.architecture, target.architecture, name)
-    return (drafter.architecture.family if head else "draft_model"), drafter
+    return family, drafter
 
 
 def _refuse_unfit(drafter: Architecture, target: Architecture, name: str) -> None:

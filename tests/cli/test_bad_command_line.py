@@ -36,6 +36,18 @@ WRONG_DRAFTS = {
     "k=3": "'k' is not understood (accepted: method, model, num_speculative_tokens)",
     "num_speculative_tokens=3": "no method: a model is needed, by id or path",
     "method=eagle3,num_speculative_tokens=3": "method eagle3: a model is needed, by id or path",
+    "num_speculative_tokens=999999999999": (
+        "num_speculative_tokens '999999999999' is out of range (accepted: 1 to 64)"
+    ),
+    "method=eagle,model=yuhuili/EAGLE3-LLaMA3.1-Instruct-8B,num_speculative_tokens=3": (
+        "method eagle: yuhuili/EAGLE3-LLaMA3.1-Instruct-8B drafts by another (accepted: eagle3)"
+    ),
+    "method=draft_model,model=yuhuili/EAGLE3-LLaMA3.1-Instruct-8B,num_speculative_tokens=3": (
+        "method draft_model: yuhuili/EAGLE3-LLaMA3.1-Instruct-8B drafts by another (accepted: eagle3)"
+    ),
+    '{"draft_tensor_parallel_size":8,"num_speculative_tokens":3}': (
+        "'draft_tensor_parallel_size' is not understood (accepted: method, model, num_speculative_tokens)"
+    ),
     "method=draft_model,model=Qwen/Qwen3-0.6B,num_speculative_tokens=3": (
         "Qwen/Qwen3-0.6B has a vocabulary of 151936 and the model one of 128256; "
         "drafts are checked token by token, so they must be the same"

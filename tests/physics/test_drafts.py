@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from flopmap.decoding import Speculation, drafting_groups
+from flopmap.decoding import Speculation, drafting_groups, read_speculation
 from flopmap.diagnosis.verdict import judge
 from flopmap.floor.drafts import drafts
 from flopmap.floor.grid import floor_trees
@@ -19,7 +19,8 @@ from flopmap.floor.summary import memory
 from flopmap.levers import gains
 from flopmap.machine.machine import on_chip_bytes
 from flopmap.model.config import ConfigError
-from flopmap.records.book import load
+from flopmap.model.reading import read_model
+from flopmap.records.book import UnknownRecordError, load
 from flopmap.report.explain import explain
 from flopmap.scenario import Request, make
 from flopmap.step import ScenarioError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from flopmap.records.book import Book
 
 BOOK = load()
+TARGET = read_model(LLAMA_8B, BOOK)
 EAGLE3 = "model=yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
 SMALL = "method=draft_model,model=meta-llama/Llama-3.2-1B"
 V3 = "deepseek-ai/DeepSeek-V3"
@@ -257,6 +259,26 @@ def test_a_state_that_a_rejected_draft_leaves_behind_is_stated(book: Book) -> No
 def test_what_does_not_write_token_by_token_has_no_drafts(book: Book) -> None:
     with pytest.raises(ScenarioError, match="does not write token by token as a decoder does"):
         drafted(book, "method=ngram", 3, model="GSAI-ML/LLaDA-8B-Instruct")
+
+
+@given(
+    st.one_of(
+        st.text(),
+        st.text().map(lambda text: "{" + text),
+        st.dictionaries(
+            st.sampled_from(["method", "model", "num_speculative_tokens", "draft_tensor_parallel_size"]),
+            st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.lists(st.integers())),
+        ).map(json.dumps),
+    )
+)
+@settings(max_examples=200, deadline=None)
+def test_settings_of_any_kind_are_refused_in_one_line(text: str) -> None:
+    said = ""
+    try:
+        read_speculation(text, 0.5, TARGET, BOOK)
+    except (ScenarioError, UnknownRecordError, ConfigError) as error:
+        said = str(error)
+    assert "\n" not in said
 
 
 # -- denoising --------------------------------------------------------------------------------------------------------

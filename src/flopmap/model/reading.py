@@ -101,8 +101,9 @@ def read_head(name: str, method: str | None, sizes: dict[str, int], book: Book) 
         raise UnknownRecordError("models", name, book.nearest("models", name))
     config = Config(fields, name)
     inner = config.table("model") or fields  # as checkpoints of EAGLE were converted
-    kind = method or ("medusa" if "medusa_num_heads" in fields else family_of(config))
-    if kind not in HEADS:
+    said = "medusa" if "medusa_num_heads" in fields else family_of(config)
+    kind = said if said in HEADS else method
+    if kind is None:
         return None
     return from_config({**sizes, **inner, "model_type": kind, "architectures": []}, name)
 
