@@ -1,7 +1,7 @@
 """Writes what torch and transformers say of encoders and encoder-decoders: ``tests/oracle/encoders.json``.
 
 The types are those that transformers maps for masked language models, sequence classification, plain models (for the
-types of the first two) and sequence-to-sequence. Each is built from its default config cut to a few layers, and counted:
+types of the first two) and sequence-to-sequence. Each is built from its default config cut to a few layers:
 parameters, and the FLOP of one pass over 64 tokens; of an encoder-decoder those of its encoder over 64 tokens, and of
 the whole with 8 tokens of the decoder. Like its neighbours this file imports nothing of flopmap.
 
@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 from oracle_types import (
-    PRODUCTS,
     TOKEN,
     Ledger,
     first_line,

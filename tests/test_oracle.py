@@ -13,6 +13,8 @@ import pytest
 
 from flopmap.floor.roofline import Pricing, price
 from flopmap.floor.summary import memory
+from flopmap.model.config import Config
+from flopmap.model.families import family_of
 from flopmap.scenario import Request, make
 from flopmap.step import MAIN
 
@@ -67,6 +69,5 @@ def test_every_bundled_model_of_these_families_is_in_the_truth_table(book: Book)
 
 
 def _family(name: str, book: Book) -> str:
-    return book.record(Model, name).config.get("text_config", {}).get("model_type", "") or str(
-        book.record(Model, name).config["model_type"]
-    )
+    config = book.record(Model, name).config
+    return str(config.get("text_config", {}).get("model_type", "") or family_of(Config(config, name)))

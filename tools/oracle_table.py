@@ -19,7 +19,8 @@ from flopmap.floor.roofline import price
 from flopmap.model.config import ConfigError
 from flopmap.model.families import INDEX
 from flopmap.records.book import Book, load
-from flopmap.scenario import Request, ScenarioError, make
+from flopmap.scenario import Request, make
+from flopmap.step import ScenarioError
 
 ROOT = Path(__file__).parent.parent
 ORACLE = ROOT / "tests" / "oracle"

@@ -6,15 +6,24 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from flopmap.machine.machine import Machine, dtypes, matrix_peak, read_machine
-from flopmap.model.architecture import Table
+from flopmap.adapters import Adapters, read_adapters
+from flopmap.decoding import (
+    Blocks,
+    Speculation,
+    denoising_group,
+    drafted_step,
+    kept_tokens,
+    read_blocks,
+    read_speculation,
+)
+from flopmap.machine.machine import Machine, read_machine
 from flopmap.media import image_tokens, images, step_with_media
+from flopmap.model.architecture import Table
 from flopmap.model.media import MediumError
 from flopmap.model.reading import Checkpoint, read_model
-from flopmap.records.formula import value
-from flopmap.records.resolve import law
-from flopmap.records.types import Engine, Format, Law
-from flopmap.step import MAIN, Group, Step, decode_step, encode_step, mixed_step, prefill_step
+from flopmap.precision import Precision, Wanted, draft_precision, read_precision
+from flopmap.records.types import Engine
+from flopmap.step import MAIN, Group, ScenarioError, Step, decode_step, encode_step, mixed_step, prefill_step
 
 if TYPE_CHECKING:
     from flopmap.model.architecture import Architecture
@@ -29,27 +38,12 @@ DEFAULT_ENGINE = "ideal"
 UNSAID = {"batch_size": "batch of 1 sequence", "engine": "engine that adds nothing (ideal)"}
 
 
-class ScenarioError(ValueError):
-    """A scenario that makes no sense. One line that names the flag, its value and what is accepted."""
-
-
-class Precision(msgspec.Struct, frozen=True, kw_only=True):
-    """Formats of activations, weights and cache; ``math`` is the data type that GEMMs over the weights multiply in.
-
-    ``stored`` are bytes a parameter of the ops (by name) whose matrices are in another format than ``weights``.
-    """
-
-    activations: Format
-    weights: Format
-    kv: Format
-    state: Format
-    math: str
-    activation_math: str
-    stored: dict[str, float] = {}
-
-
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that decides a step's cost. ``assumptions`` are what nobody said and the program took."""
+    """Everything that decides a step's cost. ``assumptions`` are what nobody said and the program took.
+
+    ``kept``: tokens that a decoding sequence gets from a step, the fewest and the most; more than one with drafts that
+    are checked, or in a pass of denoising, and a range where nobody says how many drafts are accepted.
+    """
 
     model: Checkpoint
     machine: Machine
@@ -65,16 +59,19 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     conventions: dict[str, str]
     images: int = 0
     image_tokens: int = 0
+    speculation: Speculation | None = None
+    draft_precision: Precision | None = None
+    blocks: Blocks | None = None
+    adapters: Adapters | None = None
+    kept: tuple[float, float] = (1.0, 1.0)
     assumptions: tuple[str, ...] = ()
 
     @property
-    def tokens(self) -> int:
-        """Tokens that the step brings its users: one a sequence in decode, else those of the input."""
-        return (
-            self.batch_size * (self.input_len or self.image_tokens)
-            if self.phase in ("prefill", "encode")
-            else self.batch_size
-        )
+    def tokens(self) -> float:
+        """Tokens that the step brings its users: at least those ``kept`` in decode, else those of the input."""
+        if self.phase in ("prefill", "encode"):
+            return self.batch_size * (self.input_len or self.image_tokens)
+        return self.batch_size * self.kept[0]
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +93,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     images: int | None = None
     image_size: tuple[int, int] | None = None
     video_frames: int | None = None
+    speculative_config: str | None = None
+    acceptance_rate: float | None = None
+    block_length: int | None = None
+    diffusion_steps: int | None = None
+    lora_modules: str | None = None
+    lora_rank: int | None = None
+    max_loras: int | None = None
     conventions: tuple[tuple[str, str], ...] = ()
 
 
@@ -109,16 +113,26 @@ def make(request: Request, book: Book) -> Scenario:
     conventions = _conventions(request, book, checkpoint)
     notes: list[str] = list(checkpoint.assumptions)
     notes += [f"{what}: none is given" for field, what in UNSAID.items() if getattr(request, field) is None]
-    precision = _precision(request, book, checkpoint, machine, notes)
+    wanted = Wanted(request.dtype, request.quantization, request.kv_cache_dtype)
+    precision = read_precision(wanted, book, checkpoint, machine, notes)
+    architecture = checkpoint.architecture
+    speculation = read_speculation(request.speculative_config, request.acceptance_rate, checkpoint, book)
+    asked = (request.block_length, request.diffusion_steps)
+    blocks = read_blocks(*asked, architecture.denoising, architecture.family, notes)
+    adapters = read_adapters(request.lora_modules, request.lora_rank, request.max_loras, architecture)
     media = _media(request, checkpoint, notes)
-    phase, step = _step(request, checkpoint.architecture, media, notes)
-    context = step.groups[-1].past + 1 if phase in ("decode", "mixed") else None
-    longest = max((group.past + group.new for group in step.groups if group.stack == MAIN), default=0)
-    positions = checkpoint.architecture.positions
-    if positions and longest > positions:
-        notes.append(f"{longest} tokens go beyond the model's table of {positions} positions")
+    phase, step = _step(request, architecture, blocks, media, notes)
+    context = step.groups[-1].past + step.groups[-1].new if phase in ("decode", "mixed") else None
     main = [group for group in step.groups if group.stack == MAIN]
     chunk = main[0].new if main and phase != "decode" else None
+    drafter = None
+    if speculation:
+        step = drafted_step(speculation, checkpoint, phase, step, notes)
+        drafter = draft_precision(speculation, wanted, book, machine, model=precision, notes=notes)
+    longest = max((group.past + group.new for group in step.groups if group.stack == MAIN), default=0)
+    positions = architecture.positions
+    if positions and longest > positions:
+        notes.append(f"{longest} tokens go beyond the model's table of {positions} positions")
     return Scenario(
         model=checkpoint,
         machine=machine,
@@ -134,6 +148,11 @@ def make(request: Request, book: Book) -> Scenario:
         conventions=conventions,
         images=len(media),
         image_tokens=image_tokens(media),
+        speculation=speculation,
+        draft_precision=drafter,
+        blocks=blocks,
+        adapters=adapters,
+        kept=kept_tokens(phase, speculation, blocks, book),
         assumptions=tuple(notes),
     )
 
@@ -154,122 +173,6 @@ def _conventions(request: Request, book: Book, checkpoint: Checkpoint) -> dict[s
     if chosen["parameters"] == "nominal" and checkpoint.nominal_parameters is None:
         raise ScenarioError(f"--convention parameters=nominal: {checkpoint.name} has no nominal size on record")
     return chosen
-
-
-# -- precision --------------------------------------------------------------------------------------------------------
-
-
-def _precision(request: Request, book: Book, checkpoint: Checkpoint, machine: Machine, notes: list[str]) -> Precision:
-    activations = _activations(request, book, checkpoint, machine, notes)
-    math = _math_of(activations, machine)
-    if math is None:
-        raise ScenarioError(
-            f"{machine.part.id} has no peak on record for {activations.id} (it has: {', '.join(dtypes(machine.part))})"
-        )
-    if math != activations.id:
-        notes.append(
-            f"{machine.part.id} has no {activations.id} peak on record; {activations.id} runs at its {math} peak"
-        )
-    weights, stored = _weights(request, book, checkpoint, activations, notes)
-    kv = _cache(request, book, checkpoint, activations, notes)
-    native = _math_of(weights, machine) if weights.math else None
-    if weights is not activations and native is None:
-        reason = (
-            f"{machine.part.id} has no {weights.math[0]} math" if weights.math else f"{weights.id} stores weights only"
-        )
-        notes.append(f"{reason}: weights are converted and multiplied in {math}; the conversion is not counted")
-    return Precision(
-        activations=activations,
-        weights=weights,
-        kv=kv,
-        state=book.record(Format, checkpoint.state_dtype) if checkpoint.state_dtype else activations,
-        math=native or math,
-        activation_math=math,
-        stored=stored,
-    )
-
-
-def _activations(request: Request, book: Book, checkpoint: Checkpoint, machine: Machine, notes: list[str]) -> Format:
-    if request.dtype != "auto":
-        chosen = _format(request.dtype, "activations", "--dtype", book)
-        if chosen.id not in dtypes(machine.part):
-            accepted = ", ".join(_computable(book, machine))
-            raise ScenarioError(
-                f"--dtype {request.dtype}: {machine.part.id} does not compute in {chosen.id} (accepted: {accepted})"
-            )
-        return chosen
-    if checkpoint.dtype is None:
-        notes.append("data type bf16: the config names none")
-    stated = book.record(Format, checkpoint.dtype or "bf16")
-    computable = _computable(book, machine)
-    if _math_of(stated, machine) is None and computable:
-        notes.append(f"data type {computable[0]}: {machine.part.id} does not compute in {stated.id}, the config's")
-        return book.record(Format, computable[0])
-    return stated
-
-
-def _computable(book: Book, machine: Machine) -> list[str]:
-    """The data types of activations that the part multiplies in."""
-    return [
-        dtype
-        for dtype in dtypes(machine.part)
-        if book.find("formats", dtype) and "activations" in book.record(Format, dtype).applies_to
-    ]
-
-
-def _format(name: str, use: Literal["weights", "kv", "activations"], flag: str, book: Book) -> Format:
-    if book.find("formats", name) is not None:
-        found = book.record(Format, name)
-        if use in found.applies_to:
-            return found
-    fitting = [other for other in book.ids("formats") if use in book.record(Format, other).applies_to]
-    raise ScenarioError(f"{flag} {name}: not a format of {use} (accepted: {', '.join(fitting)})")
-
-
-def _weights(
-    request: Request, book: Book, checkpoint: Checkpoint, activations: Format, notes: list[str]
-) -> tuple[Format, dict[str, float]]:
-    """The general format of the weights, and bytes a parameter of the ops (by name) that are stored in others."""
-    if request.quantization is not None:
-        return _format(request.quantization, "weights", "--quantization", book), {}
-    if checkpoint.quantization is None:
-        return book.record(Format, checkpoint.weights) if checkpoint.weights else activations, checkpoint.stored
-    from flopmap.model.quantization import read_quantization
-
-    found = read_quantization(checkpoint, book, activations, lambda stored: element_bytes(stored, book))
-    notes.extend(found.assumptions)
-    return found.weights, {**found.stored, **checkpoint.stored}
-
-
-def _cache(request: Request, book: Book, checkpoint: Checkpoint, activations: Format, notes: list[str]) -> Format:
-    """The format of the KV cache: as asked for, or else as a quantised checkpoint asks for, or that of activations."""
-    if request.kv_cache_dtype != "auto":
-        return _format(request.kv_cache_dtype, "kv", "--kv-cache-dtype", book)
-    if checkpoint.quantization is None or request.quantization is not None:
-        return activations
-    from flopmap.model.quantization import read_cache_format
-
-    asked = read_cache_format(checkpoint, book)
-    if asked is not None:
-        notes.append(f"KV cache {asked.id}: the checkpoint's quantization_config asks for it")
-    return asked or activations
-
-
-def _math_of(stored: Format, machine: Machine) -> str | None:
-    """The first data type of the format's that the part multiplies in."""
-    return next((dtype for dtype in stored.math if matrix_peak(machine.part, dtype) is not None), None)
-
-
-def element_bytes(stored: Format, book: Book) -> float:
-    """Bytes of an element with its share of scales and zero points, by the law of formats."""
-    formula = law(book.record(Law, "formats"), {})["element_bytes"]
-    given = {
-        "bits": stored.bits,
-        "group": stored.group or 1,
-        "scale_bits": stored.scale_bits,
-        "zero_bits": stored.zero_bits,
-    }
-    return value(formula, given)
 
 
 # -- step -------------------------------------------------------------------------------------------------------------
@@ -293,7 +196,11 @@ def _media(request: Request, checkpoint: Checkpoint, notes: list[str]) -> tuple[
 
 
 def _step(
-    request: Request, architecture: Architecture, media: tuple[Medium, ...], notes: list[str]
+    request: Request,
+    architecture: Architecture,
+    blocks: Blocks | None,
+    media: tuple[Medium, ...],
+    notes: list[str],
 ) -> tuple[PhaseName, Step]:
     for flag, number in (
         ("batch-size", request.batch_size),
@@ -312,7 +219,13 @@ def _step(
         tokens = _prompt(request, notes)
         return "encode", encode_step(batch, tokens, 1 if architecture.generative or not architecture.head else tokens)
     if phase == "decode":
-        return "decode", decode_step(batch, _context(request, notes))
+        context = _context(request, notes)
+        if blocks and architecture.denoising:
+            if request.block_length is None and blocks.block > context:
+                blocks = msgspec.structs.replace(blocks, block=context)
+            group = denoising_group(blocks, architecture.denoising, batch, context, request.cached_len)
+            return "decode", Step(groups=(group,))
+        return "decode", decode_step(batch, context)
     if phase == "prefill":
         return "prefill", prefill_step(batch, _prompt(request, notes), request.cached_len)
     return "mixed", mixed_step(batch, _context(request, notes), _prompt(request, notes), request.cached_len)
@@ -340,6 +253,8 @@ def _phase(request: Request, architecture: Architecture, notes: list[str]) -> Ph
         accepted = ("encode",)
     elif architecture.sources and architecture.images is None:
         accepted = ("decode", "prefill", "encode")
+    elif architecture.denoising:
+        accepted = ("decode", "prefill") if architecture.denoising.cached else ("decode",)
     if request.phase is None:
         notes.append(f"phase {usual}: none is given")
         return usual

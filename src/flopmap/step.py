@@ -27,8 +27,8 @@ CROSSED = "(crossed)"  # in place of a stack: layers that only attend to another
 Number: TypeAlias = Any  # int, float, or a NumPy array of either
 
 
-class StepError(ValueError):
-    """A step that no engine could run. One line."""
+class ScenarioError(ValueError):
+    """A scenario that makes no sense. One line that names the flag, its value and what is accepted."""
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):

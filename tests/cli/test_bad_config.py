@@ -14,7 +14,10 @@ from tests.cli.support import TINY, flopmap, refused, text, write_config
 
 COUNT = len(KNOWN)
 ACTIVATIONS = "relu, relu2, silu, swish, gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, gelu_tanh, quick_gelu"
-HEADS = "names that end in ForCausalLM, ForConditionalGeneration, GenerationDecoder, LMHeadModel, ModelWithLMHead"
+HEADS = (
+    "names that end in MTModel, ForCausalLM, ForConditionalGeneration, GenerationDecoder, LMHeadModel, ModelWithLMHead, "
+    "ForMaskedLM, ForSequenceClassification, Model"
+)
 RANGE = "(accepted: 1 to 2147483647)"
 DIGITS = 10**299  # written with 300 digits
 
@@ -95,10 +98,13 @@ WRONG_FIELDS: list[tuple[dict[str, Any], str]] = [
     ),
     ({"model_type": 3}, "model_type: 3 is not a string"),
     ({"model_type": None}, "model_type: is missing, so this is no model config that is understood"),
-    ({"architectures": ["LlamaModel"]}, f"architectures: 'LlamaModel' is not understood (understood: {HEADS})"),
     (
-        {"architectures": ["LlamaForSequenceClassification"]},
-        f"architectures: 'LlamaForSequenceClassification' is not understood (understood: {HEADS})",
+        {"architectures": ["LlamaForTokenClassification"]},
+        f"architectures: 'LlamaForTokenClassification' is not understood (understood: {HEADS})",
+    ),
+    (
+        {"architectures": ["LlamaForQuestionAnswering"]},
+        f"architectures: 'LlamaForQuestionAnswering' is not understood (understood: {HEADS})",
     ),
     ({"architectures": "LlamaForCausalLM"}, "architectures: 'LlamaForCausalLM' is not a list of strings"),
     ({"quantization_config": "awq"}, "quantization_config: 'awq' is not a table"),

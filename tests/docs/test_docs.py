@@ -249,6 +249,16 @@ def test_the_keys_of_an_account_in_the_design_are_those_of_the_json() -> None:
     assert _shape(json.loads(written), record["account"]) == []
 
 
+def test_the_keys_of_drafts_blocks_and_adapters_in_the_design_are_those_of_the_json() -> None:
+    written = json.loads(blocks(DESIGN, "json")[2])
+    drafts = ("--speculative-config", "method=ngram,num_speculative_tokens=2", "--lora-rank", "8")
+    printed = answer("why", "gpt2", "--on", "h100", *drafts)
+    denoised = answer("why", "GSAI-ML/LLaDA-8B-Instruct", "--on", "h100")
+    assert _shape(written["speculation"], printed["speculation"]) == []
+    assert _shape(written["lora"], printed["lora"]) == []
+    assert _shape(written["denoising"], denoised["denoising"]) == []
+
+
 def _shape(written: Any, printed: Any, place: str = "$") -> list[str]:
     """Where the keys of two JSON values differ. An empty table or list of the document stands for any."""
     if isinstance(written, list) and written:

@@ -18,7 +18,8 @@ from flopmap.model.families import INDEX, MODULES
 from flopmap.model.reading import Checkpoint, from_config, read_path
 from flopmap.records.book import load
 from flopmap.records.types import Model
-from flopmap.scenario import Request, ScenarioError, make
+from flopmap.scenario import Request, make
+from flopmap.step import ScenarioError
 
 BOOK = load()
 CONFIGS = {name: BOOK.record(Model, name).config for name in BOOK.ids("models")}

@@ -15,7 +15,8 @@ from flopmap.media import tower_groups
 from flopmap.model.media import Medium, MediumError, Pass, Tower
 from flopmap.model.media_tiles import covering_grid, fitting_grid, nearest_grid
 from flopmap.model.media_whole import Native
-from flopmap.scenario import Request, ScenarioError, make
+from flopmap.scenario import Request, make
+from flopmap.step import ScenarioError
 
 if TYPE_CHECKING:
     from pathlib import Path

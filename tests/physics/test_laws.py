@@ -137,6 +137,7 @@ def test_an_element_has_its_bits_and_its_share_of_scales(book: Book) -> None:
 
 LAWS = {
     "capacity": {"max_sequences"},
+    "denoising": {"tokens_per_pass"},  # test_ops_of_drafts.py
     "device-floor": {
         *("device_bytes", "matrix_seconds", "vector_seconds", "exp_seconds", "memory_seconds"),
         "seconds",
@@ -149,6 +150,7 @@ LAWS = {
         *("matrix_seconds", "vector_seconds", "exp_seconds", "memory_seconds", "device_bytes"),
         "seconds",
     },
+    "speculative-decoding": {"tokens_per_cycle", "seconds_per_token", "speedup"},  # test_ops_of_drafts.py
     "utilisation": {"mbu", "mfu", "tokens_per_second"},
 }
 

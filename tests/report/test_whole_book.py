@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flopmap.model.families import INDEX
+from flopmap.model.reading import from_config
 from flopmap.records.book import load
 from flopmap.records.types import Model
 from tests.cli.support import LLAMA_8B, data
@@ -12,15 +12,19 @@ from tests.cli.support import LLAMA_8B, data
 BOOK = load()
 
 
-def phases_of(model: str) -> tuple[str, ...]:
-    alone = INDEX.get(BOOK.record(Model, model).config["model_type"]) == "pictures_alone"
-    return ("encode",) if alone else ("decode", "prefill", "mixed")
+def phases_of_models() -> list[tuple[str, str]]:
+    """What drafts for another model is priced with that one; without a cache there is no prompt to read first."""
+    found = []
+    for model in BOOK.ids("models"):
+        architecture = from_config(BOOK.record(Model, model).config, model).architecture
+        phases = ["decode", "prefill", "mixed"] if architecture.generative else ["encode"]
+        if architecture.denoising:
+            phases = phases[: 1 + architecture.denoising.cached]
+        found += [(model, phase) for phase in phases if architecture.embedding == "own"]
+    return found
 
 
-PHASES = [(model, phase) for model in BOOK.ids("models") for phase in phases_of(model)]
-
-
-@pytest.mark.parametrize(("model", "phase"), PHASES)
+@pytest.mark.parametrize(("model", "phase"), phases_of_models())
 def test_every_model_prices_in_every_phase(model: str, phase: str) -> None:
     answer = data("why", model, "--on", "h100-sxm", "--phase", phase)
     floors, totals = answer["floor_seconds"], answer["totals"]

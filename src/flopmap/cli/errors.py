@@ -9,7 +9,7 @@ from flopmap.records.book import UnknownRecordError
 from flopmap.records.condition import ConditionError
 from flopmap.records.faults import BookError, MissingBookError
 from flopmap.records.formula import FormulaError
-from flopmap.scenario import ScenarioError
+from flopmap.step import ScenarioError
 
 USAGE = (ScenarioError, MachineError, QuantityError, UnknownRecordError, MissingFileError, MissingBookError)
 FAILURES = (ConfigError, BookError, FormulaError, ConditionError)

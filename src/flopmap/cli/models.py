@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from flopmap.cli import records
 from flopmap.model.reading import looks_like_path
 from flopmap.records.book import Book, load, to_data, to_json
-from flopmap.scenario import ScenarioError
+from flopmap.step import ScenarioError
 
 if TYPE_CHECKING:
     import argparse

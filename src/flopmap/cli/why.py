@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from flopmap.diagnosis.verdict import judge
 from flopmap.quantity import QuantityError, parse_count, parse_seconds, parse_size, parse_tokens_per_second
 from flopmap.records.book import load, to_json
-from flopmap.scenario import PHASE_NAMES, Request, ScenarioError
+from flopmap.scenario import PHASE_NAMES, Request
+from flopmap.step import ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +23,8 @@ examples:
   flopmap why ./config.json --on rtx-4090 --phase prefill --input-len 8k --ttft 1.4s
   flopmap why Qwen/Qwen3-8B --on a100 --engine vllm --enforce-eager --batch-size 8 --context-len 1024 --throughput 227.8
   flopmap why meta-llama/Llama-2-70b-hf --on h100-sxm --convention parameters=nominal --convention mask=full
+  flopmap why meta-llama/Llama-3.1-8B --on h100-sxm --acceptance-rate 0.7 \\
+    --speculative-config model=yuhuili/EAGLE3-LLaMA3.1-Instruct-8B,num_speculative_tokens=3
   flopmap why gpt2 --on l4 --explain mlp.down
 """
 MEASUREMENTS = {"tpot": "decode", "itl": "decode", "ttft": "prefill", "step_time": None, "throughput": None}
@@ -36,6 +39,7 @@ def add_arguments(parser: Parser, _name: str) -> None:
         "--on", metavar="PART", required=True, help="the part's id or any usual spelling, such as h100-sxm"
     )
     _scenario_arguments(parser)
+    _decoding_arguments(parser)
     _plan_arguments(parser)
     measured = parser.add_argument_group("what you measured (one of them)").add_mutually_exclusive_group()
     measured.add_argument(
@@ -100,6 +104,32 @@ def _scenario_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _decoding_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("drafts, denoising, adapters")
+    drafted = (
+        "speculative decoding, JSON or KEY=VALUE: method (mtp, eagle, eagle3, medusa, draft_model, ngram), "
+        "model (the drafter's id or path), num_speculative_tokens"
+    )
+    group.add_argument("--speculative-config", metavar="JSON", help=drafted)
+    accepted = "probability that a drafted token is accepted, 0 to 1 (without it: the range)"
+    group.add_argument("--acceptance-rate", metavar="P", type=_typed(_rate), help=accepted)
+    block = "tokens that a diffusion language model fills together (default: the model's)"
+    group.add_argument("--block-length", metavar="N", type=_typed(parse_count), help=block)
+    steps = "passes in which it fills a block (default: a token each)"
+    group.add_argument("--diffusion-steps", metavar="N", type=_typed(parse_count), help=steps)
+    group.add_argument("--lora-rank", metavar="R", type=_typed(parse_count), help="rank of LoRA adapters")
+    targets = "matrices with an adapter: q,v, all-linear (default), or PEFT's adapter_config.json, which has the rank"
+    group.add_argument("--lora-modules", metavar="NAMES", help=targets)
+    group.add_argument("--max-loras", metavar="N", type=_typed(parse_count), help="adapters loaded (default 1)")
+
+
+def _rate(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise QuantityError(f"{text!r} is not a number (such as 0.7)") from None
+
+
 def _plan_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("plan (only one part is counted so far)")
     for flags in (
@@ -110,7 +140,6 @@ def _plan_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         group.add_argument(*flags, metavar="N", type=_typed(parse_count), default=1)
     group.add_argument("--enable-expert-parallel", action="store_true", help=argparse.SUPPRESS)
-    group.add_argument("--speculative", metavar="SPEC", help=argparse.SUPPRESS)
 
 
 def _typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -153,6 +182,13 @@ def run(options: argparse.Namespace) -> int:
         images=options.images,
         image_size=options.image_size,
         video_frames=options.video_frames,
+        speculative_config=options.speculative_config,
+        acceptance_rate=options.acceptance_rate,
+        block_length=options.block_length,
+        diffusion_steps=options.diffusion_steps,
+        lora_modules=options.lora_modules,
+        lora_rank=options.lora_rank,
+        max_loras=options.max_loras,
         conventions=tuple(options.convention),
     )
     book = load(tuple(options.book))
@@ -195,5 +231,3 @@ def _refuse_plans(options: argparse.Namespace) -> None:
             raise ScenarioError(f"{flag} {number}: plans over several parts are not counted yet (accepted: 1)")
     if options.enable_expert_parallel:
         raise ScenarioError("--enable-expert-parallel: expert parallelism is not counted yet")
-    if options.speculative:
-        raise ScenarioError("--speculative: speculative decoding is not counted yet")

@@ -237,19 +237,21 @@ def rates(scenario: Scenario, book: Book) -> Rates:
     sheet = scenario.conventions["peak"] == "sheet"
     vector = vector_peak(part)
     replayed = scenario.phase in engine.graphs and not scenario.eager
+    passes = 1 + (scenario.speculation.passes if scenario.speculation else 0)
     known: dict[str, Any] = {
         "bandwidth": part.bandwidth_bytes_per_second.value,
         "capacity": part.capacity_bytes.value,
         "vector_peak": vector.value if vector else None,
         "exp_rate": part.exp_per_second.value if part.exp_per_second else None,
-        "on_chip": on_chip_bytes(part),
+        "on_chip": on_chip_bytes(part) * passes,  # what it holds may save traffic once in each pass
         "clock_ratio": clock_ratio(part),
         "launched": 0.0 if replayed else 1.0,
         "launch_seconds": engine.launch_seconds.value if engine.launch_seconds else 0.0,
         "host_seconds": engine.host_seconds_per_step.value if engine.host_seconds_per_step else 0.0,
     }
     constants = {name: symbol.value for name, symbol in book.glossary.symbols.items() if symbol.value is not None}
-    maths = (scenario.precision.math, scenario.precision.activation_math)
+    precisions = (scenario.precision, *((scenario.draft_precision,) if scenario.draft_precision else ()))
+    maths = [math_type for precision in precisions for math_type in (precision.math, precision.activation_math)]
     peaks = {dtype: peak.value for dtype in maths if (peak := matrix_peak(part, dtype, sheet=sheet))}
     fastest = {dtype: peak.value for dtype in maths if (peak := matrix_peak(part, dtype, sheet=sheet, narrow=True))}
     return Rates(

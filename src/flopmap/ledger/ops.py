@@ -38,7 +38,8 @@ SANDWICH_NORMS = 4  # before and after each half of the layer
 class Op(msgspec.Struct, frozen=True, kw_only=True):
     """An op class bound to shapes. ``weights`` says which format its matrix is stored in.
 
-    ``stack`` names the layers whose tokens it works on. An ``idle`` op is held in memory and does not run in the step.
+    ``stack`` names the layers whose tokens it works on. An ``idle`` op is held in memory and does not run in the step;
+    one that runs ``again`` holds nothing of its own.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
     weights: Literal["weights", "activations"] = "activations"
     stack: str = MAIN
     idle: bool = False
+    again: bool = False
 
 
 def operations(
@@ -164,7 +166,7 @@ def _attention(attention: Attention, hidden: int, phases: tuple[Phase, ...]) -> 
     for phase in phases:
         yield Op(
             name=f"attention.{phase}{suffix}",
-            op_class=_class(phase, "attention") if attention.causal else "bidirectional-attention",
+            op_class=_class(phase, "attention") if _is_causal(attention, phase) else "bidirectional-attention",
             count=attention.passes,
             shapes=(*heads, *widths, ("capped", int(attention.capped))),
             phase=phase,
@@ -174,6 +176,10 @@ def _attention(attention: Attention, hidden: int, phases: tuple[Phase, ...]) -> 
         )
     if attention.projected:
         yield _gemm("attention.out", attention.output_width, hidden, bias=attention.out_bias)
+
+
+def _is_causal(attention: Attention, phase: Phase) -> bool:
+    return attention.causal or (attention.between_blocks and phase == "prefill")
 
 
 def _class(phase: Phase, kind: str) -> str:
@@ -367,9 +373,8 @@ def _piece(piece: Piece) -> Op:
             name=piece.name, op_class="elementwise", shapes=(("norm_width", piece.parameters), ("width", piece.width))
         )
     if isinstance(piece, Table):
-        return Op(
-            name=piece.name, op_class="embedding", shapes=(("rows", piece.rows), ("width", piece.width), ("scaled", 0))
-        )
+        rows = (("rows", piece.rows), ("width", piece.width), ("scaled", 0), ("stored", 1))
+        return Op(name=piece.name, op_class="embedding", shapes=rows)
     if isinstance(piece, Convolution):
         shapes = (("channels", piece.channels), ("kernel", piece.kernel), ("per_channel", piece.per_channel))
         return Op(name=piece.name, op_class="short-convolution", shapes=(*shapes, ("bias", int(piece.bias))))
@@ -382,15 +387,12 @@ def _piece(piece: Piece) -> Op:
 
 def _before(architecture: Architecture) -> Iterator[Op]:
     width, scaled = architecture.embedding_width, int(architecture.embedding_scaled)
-    if not architecture.vocab:
-        return
-    yield Op(
-        name="embedding",
-        op_class="embedding",
-        shapes=(("rows", architecture.vocab), ("width", width), ("scaled", scaled)),
-    )
+    if architecture.vocab and architecture.embedding != "none":
+        rows = (("rows", architecture.vocab), ("width", width), ("scaled", scaled))
+        stored = ("stored", int(architecture.embedding == "own"))
+        yield Op(name="embedding", op_class="embedding", shapes=(*rows, stored))
     if architecture.positions:
-        shapes = (("rows", architecture.positions), ("width", architecture.hidden), ("scaled", 0))
+        shapes = (("rows", architecture.positions), ("width", architecture.hidden), ("scaled", 0), ("stored", 1))
         yield Op(name="position_embedding", op_class="embedding", shapes=shapes)
     if width != architecture.hidden:
         yield _gemm("project_in", width, architecture.hidden)
@@ -406,14 +408,11 @@ def _after(architecture: Architecture) -> Iterator[Op]:
     width = architecture.head_width or architecture.embedding_width
     if architecture.head_width is None and width != architecture.hidden:
         yield _gemm("project_out", architecture.hidden, width)
-    stored = int(not architecture.tied)
-    head = (("d_in", width), ("d_out", architecture.vocab), ("bias", int(architecture.head_bias)), ("stored", stored))
+    stored, words = int(not architecture.tied), architecture.head_vocab or architecture.vocab
+    head = (("d_in", width), ("d_out", words), ("bias", int(architecture.head_bias)), ("stored", stored))
     yield Op(name="lm_head", op_class="lm-head", shapes=head)
-    yield Op(
-        name="sampling",
-        op_class="sampling",
-        shapes=(("vocab", architecture.vocab), ("capped", int(architecture.logits_capped))),
-    )
+    capped = ("capped", int(architecture.logits_capped))
+    yield Op(name="sampling", op_class="sampling", shapes=(("vocab", words), capped))
 
 
 def _gemm(name: str, d_in: int, d_out: int, *, bias: bool = False) -> Op:

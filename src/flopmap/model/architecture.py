@@ -46,6 +46,8 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True):
     ``passes`` over the cache: differential attention attends once to each half of the value heads.
     Without ``causal`` a token also sees those after it; its window then reaches as far ahead as behind.
     ``within`` names the windows that the tokens are cut into: sequences of their own, as a picture's windows are.
+    Where it is causal ``between_blocks``, tokens of a block see each other, and a prompt is read as causal attention
+    reads it.
     """
 
     heads: int
@@ -71,6 +73,7 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True):
     passes: int = 1
     causal: bool = True
     within: str | None = None
+    between_blocks: bool = False
 
     @property
     def query_width(self) -> int:
@@ -199,7 +202,7 @@ class Convolution(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DenseConvolution(msgspec.Struct, frozen=True, kw_only=True):
-    """A convolution that mixes its channels: a GEMM over ``kernel`` inputs, of which each token reads ``stride`` new."""
+    """A convolution that mixes its channels: a GEMM over ``kernel`` inputs, of which each token takes ``stride``."""
 
     name: str
     d_in: int
@@ -299,6 +302,16 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
     quantized: bool = False
 
 
+class Denoising(msgspec.Struct, frozen=True, kw_only=True):
+    """How a diffusion language model writes: pass after pass over a ``block`` of masked tokens until all are filled.
+
+    ``cached``: what is before the block stays in the cache. Else every pass reads the whole sequence.
+    """
+
+    block: int
+    cached: bool
+
+
 class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     """A language model: its main layers in order, and the ``stacks`` that run before them.
 
@@ -307,6 +320,7 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     ``positions`` are rows of a learned position table (0 for rotary or none). ``before`` and ``after`` are pieces
     outside the layers. An encoder is not ``generative``: it has no cache, and a ``head`` only where it predicts words.
     ``images`` is how its processor makes tokens of a picture; where that is all it reads, ``vocab`` is 0.
+    What drafts for another model takes the ``target``'s embedding, or has none. ``head_vocab``: the head's own words.
     """
 
     family: str
@@ -324,6 +338,9 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     logits_capped: bool = False
     generative: bool = True
     head: bool = True
+    head_vocab: int | None = None
+    embedding: Literal["own", "target", "none"] = "own"
+    denoising: Denoising | None = None
     stacks: tuple[Stack, ...] = ()
     before: tuple[Piece, ...] = ()
     after: tuple[Piece, ...] = ()

@@ -10,7 +10,8 @@ import msgspec
 
 from flopmap.model.architecture import Architecture
 from flopmap.model.config import Config, ConfigError, MissingFileError
-from flopmap.model.families import AROUND_INDEX, read_around, read_family
+from flopmap.model.families import AROUND_INDEX, family_of, read_around, read_family
+from flopmap.model.families.drafters import read_predictor
 from flopmap.quantity import shown
 from flopmap.records.book import Book, UnknownRecordError
 from flopmap.records.types import Model
@@ -45,12 +46,15 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     ``weights`` is the format of most weights of a file whose tensors were measured, where it is not ``dtype``.
 
+    ``predictor`` is its layer that predicts a further token (MTP), which is held only where it drafts.
+
     ``stored`` are bytes a parameter of the ops (by name) whose matrices are not in the model's general format: modules
     that a quantised checkpoint leaves alone, or every matrix of a file whose tensors were measured.
     """
 
     name: str
     architecture: Architecture
+    predictor: Architecture | None = None
     weights: str | None = None
     stored: dict[str, float] = {}
     dtype: str | None = None
@@ -80,6 +84,38 @@ def read_model(name: str, book: Book) -> Checkpoint:
     return msgspec.structs.replace(
         checkpoint, name=record.id, nominal_parameters=record.nominal_parameters, source=source
     )
+
+
+HEADS = ("eagle", "eagle3", "medusa")
+
+
+def read_head(name: str, method: str | None, sizes: dict[str, int], book: Book) -> Checkpoint | None:
+    """A head that drafts for another model, whose ``sizes`` it has where its config gives none.
+
+    Without a ``method`` the config says which it is; None where it is a model of its own. Raises as :func:`read_model`.
+    """
+    if book.find("models", name) is not None:
+        fields = book.record(Model, name).config
+    elif looks_like_path(name):
+        path = json_of(name, "config.json")
+        if path.endswith(WEIGHTS) or not os.path.exists(path):
+            return None
+        fields = read_json(path)
+    else:
+        raise UnknownRecordError("models", name, book.nearest("models", name))
+    config = Config(fields, name)
+    inner = config.table("model") or fields  # as checkpoints of EAGLE were converted
+    said = "medusa" if "medusa_num_heads" in fields else family_of(config)
+    kind = said if said in HEADS else method
+    if kind is None:
+        return None
+    return from_config({**sizes, **inner, "model_type": kind, "architectures": []}, name)
+
+
+def json_of(name: str, inside: str) -> str:
+    """The path of a file, or of the one ``inside`` of a folder."""
+    path = os.path.expanduser(name)
+    return os.path.join(path, inside) if os.path.isdir(path) else path
 
 
 def looks_like_path(name: str) -> bool:
@@ -140,10 +176,10 @@ def _only_gguf(folder: str) -> str | None:
 
 def read_config(path: str) -> Checkpoint:
     """Read a ``config.json``, with the ``hf_quant_config.json`` that ModelOpt leaves beside it."""
-    fields = _fields_of(path)
+    fields = read_json(path)
     beside = os.path.join(os.path.dirname(path), "hf_quant_config.json")
     if os.path.basename(path) == "config.json" and not fields.get("quantization_config") and os.path.exists(beside):
-        settings = Config(_fields_of(beside), beside).table("quantization")
+        settings = Config(read_json(beside), beside).table("quantization")
         fields["quantization_config"] = {"quant_method": "modelopt", **settings}
     return from_config(_with_processor(fields, path), path)
 
@@ -155,7 +191,7 @@ def _with_processor(fields: dict[str, Any], path: str) -> dict[str, Any]:
     for name in ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json"):
         beside, key = os.path.join(os.path.dirname(path), name), name.removesuffix(".json")
         if os.path.exists(beside):
-            settings: Any = _fields_of(beside)
+            settings: Any = read_json(beside)
             if key == "processor_config":
                 key, settings = "preprocessor_config", settings.get("image_processor")
             if key not in fields and isinstance(settings, dict):
@@ -163,7 +199,7 @@ def _with_processor(fields: dict[str, Any], path: str) -> dict[str, Any]:
     return fields
 
 
-def _fields_of(path: str) -> dict[str, Any]:
+def read_json(path: str) -> dict[str, Any]:
     """The JSON object of a file."""
     try:
         data = _bytes_of(path)
@@ -227,23 +263,25 @@ def from_config(fields: dict[str, Any], name: str) -> Checkpoint:
     quantization = outer.table("quantization_config") or inner.table("quantization_config")
     if quantization and inner.has("expert_dtype"):  # DeepSeek-V4 says there what its experts are stored in
         quantization = {**quantization, "expert_dtype": inner.fields["expert_dtype"]}
+    predictor = read_predictor(inner, architecture)
     return Checkpoint(
         name=name,
         architecture=architecture,
+        predictor=predictor,
         dtype=DTYPES.get(dtype),
         quantization=quantization or None,
         state_dtype=DTYPES.get(inner.string(*STATE_DTYPES)),
-        not_counted=_not_counted(inner, outer if text else None),
+        not_counted=_not_counted(inner, outer if text else None, predictors=predictor is None),
         processor=outer.has("preprocessor_config"),
     )
 
 
-def _not_counted(inner: Config, outer: Config | None) -> tuple[str, ...]:
-    """What a checkpoint holds beside the language model that is counted."""
+def _not_counted(inner: Config, outer: Config | None, *, predictors: bool) -> tuple[str, ...]:
+    """What a checkpoint holds beside the language model that is counted; ``predictors``: those of a form not known."""
     left = [
         f"{field} {inner.fields[field]}: layers that predict further tokens"
         for field in PREDICTORS
-        if isinstance(inner.fields.get(field), int) and inner.fields[field] > 0
+        if predictors and isinstance(inner.fields.get(field), int) and inner.fields[field] > 0
     ]
     towers = _towers(outer.fields) if outer else []
     if outer is not None and towers and outer.string("model_type") in AROUND_INDEX:

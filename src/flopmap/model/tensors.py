@@ -65,7 +65,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 def matrices(architecture: Architecture) -> dict[str, int]:
     """Parameters of every op that multiplies with a matrix of its own or looks up a table, over all layers, by name."""
-    found = Counter({"embedding": architecture.vocab * architecture.embedding_width})
+    held = architecture.embedding == "own"
+    found = Counter({"embedding": architecture.vocab * architecture.embedding_width * held})
     if architecture.positions:
         found["position_embedding"] = architecture.positions * architecture.hidden
     for piece in architecture.before:

@@ -52,6 +52,10 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
         "bound_by": verdict.bound_by,
         "elasticity": verdict.elasticity,
         "doubling": to_data(verdict.doublings),
+        "tokens_per_step": dict(zip(("low", "high"), map(whole, pricing.scenario.kept), strict=True)),
+        "speculation": speculation_data(verdict),
+        "denoising": to_data(pricing.scenario.blocks),
+        "lora": lora_data(pricing),
         "utilisation": {"floor": verdict.at_floor, "measured": verdict.at_measured},
         "ops": [op_data(line, pricing) for line in pricing.lines],
         "levers": to_data(verdict.levers),
@@ -86,6 +90,36 @@ def scenario_data(verdict: Verdict) -> dict[str, Any]:
         "cached_len": scenario.cached_len,
         "images": scenario.images,
         "image_tokens": scenario.image_tokens,
+    }
+
+
+def speculation_data(verdict: Verdict) -> dict[str, Any] | None:
+    """Drafts: what is drafted and with what, and what they buy."""
+    speculation = verdict.pricing.scenario.speculation
+    if speculation is None:
+        return None
+    bought = to_data(verdict.drafts) if verdict.drafts else {}
+    return {
+        "method": speculation.method,
+        "model": speculation.drafter.name if speculation.drafter else None,
+        "num_speculative_tokens": speculation.tokens,
+        "acceptance_rate": speculation.acceptance,
+        **{name: whole(number) for name, number in bought.items()},
+    }
+
+
+def lora_data(pricing: Pricing) -> dict[str, Any] | None:
+    """Adapters; ``parameters`` are those of one."""
+    adapters = pricing.scenario.adapters
+    if adapters is None:
+        return None
+    held = sum(line.costs["parameters"] for line in pricing.lines if line.line.op.op_class == "lora")
+    targets = sorted({adapted.name for adapted in adapters.adapted})
+    return {
+        "rank": adapters.rank,
+        "max_loras": adapters.loaded,
+        "modules": targets,
+        "parameters": whole(held / adapters.loaded),
     }
 
 

@@ -11,7 +11,7 @@ from flopmap.records.formula import bind, symbols
 from flopmap.records.notation import number_text, text
 from flopmap.records.resolve import cost_texts, law, parse_once
 from flopmap.records.types import Law, Source
-from flopmap.scenario import ScenarioError
+from flopmap.step import ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,9 +57,9 @@ def _lines(line: PricedLine, pricing: Pricing, book: Book) -> Iterator[str]:
     yield ""
     if op.idle:
         yield "  held in memory; this step does not run it"
-    counted = op_costs(op, record, pricing.scenario.conventions)
+    spent = op_costs(op, record, pricing.scenario.conventions)  # what does not run, or holds nothing, spends less
     for resource, formula in cost_texts(record, pricing.scenario.conventions).items():
-        if resource in counted:
+        if resource in spent:
             yield from _cost(line, resource, formula, pricing)
     yield ""
     yield from _times(line, pricing, book)

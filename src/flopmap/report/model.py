@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from flopmap.floor.drafts import left_out
 from flopmap.floor.roofline import price
 from flopmap.floor.summary import memory
 from flopmap.model.architecture import Attention, Experts, FeedForward, Layer
@@ -16,6 +17,7 @@ from flopmap.scenario import Request, make
 
 if TYPE_CHECKING:
     from flopmap.floor.roofline import Pricing
+    from flopmap.model.architecture import Architecture
     from flopmap.records.book import Book
     from flopmap.scenario import Scenario
 
@@ -74,8 +76,8 @@ def account(name: str, book: Book) -> Account:
         vocab=architecture.vocab,
         layers=drawn,
         legend=legend,
-        assumptions=checkpoint.assumptions,
-        not_counted=checkpoint.not_counted,
+        assumptions=(*checkpoint.assumptions, *_passes(architecture)),
+        not_counted=(*checkpoint.not_counted, *left_out(first.scenario, book)),
     )
 
 
@@ -85,6 +87,14 @@ def _decode(name: str, context: int, book: Book) -> Pricing:
 
 def _price(request: Request, book: Book) -> Pricing:
     return price(make(request, book), book)
+
+
+def _passes(architecture: Architecture) -> tuple[str, ...]:
+    """What a decoded token of a diffusion language model is."""
+    if architecture.denoising is None:
+        return ()
+    what = f"a block of {architecture.denoising.block} tokens after the cache"
+    return (f"a token a pass; a pass reads {what if architecture.denoising.cached else 'the whole sequence'}",)
 
 
 def _formats(scenario: Scenario) -> str:

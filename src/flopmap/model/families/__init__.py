@@ -254,6 +254,8 @@ MODULES: dict[str, tuple[str, ...]] = {
         "step3p7",
     ),
     "kimi": ("bailing_hybrid", "kimi_linear"),
+    "diffusion": ("Dream", "Fast_dLLM_Qwen", "llada", "llada2_moe", "sdar", "sdar_moe"),
+    "drafters": ("eagle", "eagle3", "medusa"),
     "linear": (
         "lara_mini",
         "minimax",
@@ -316,6 +318,7 @@ AROUND: dict[str, tuple[str, ...]] = {
 }
 AROUND_INDEX = {family: module for module, families in AROUND.items() for family in families}
 INDEX = {family: module for module, families in MODULES.items() for family in families}
+OWN_NAMES = ("diffusion", "drafters")  # modules whose classes end otherwise
 KNOWN = tuple(sorted({*INDEX, *AROUND_INDEX}))
 EXPERT_FIELDS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_intermediate_size", "kv_lora_rank")
 HEADS = ("MTModel", "ForCausalLM", "ForConditionalGeneration", "GenerationDecoder", "LMHeadModel", "ModelWithLMHead")
@@ -324,13 +327,12 @@ PICTURE_HEADS = ("Model", "ForImageClassification", "WithProjection")
 
 def read_family(config: Config) -> Architecture:
     """The architecture of a config. Raises :class:`ConfigError` for a family that is not understood."""
-    family = config.string("model_type")
+    family = family_of(config)
     if not family:
         raise config.error("model_type", "is missing, so this is no model config that is understood")
     if family not in INDEX:
         raise config.error("model_type", f"{shown(family)} is not understood{_nearest(family)}")
-    alone = INDEX[family] == "pictures_alone"
-    task = _task(config, PICTURE_HEADS if alone else HEADS)
+    task = _task(config, INDEX[family])
     if INDEX[family] == "dense":
         for field in EXPERT_FIELDS:
             if config.fields.get(field):
@@ -345,8 +347,11 @@ def read_family(config: Config) -> Architecture:
     return with_task(architecture, config, "masked" if task == "generate" else task)
 
 
-def _task(config: Config, heads: tuple[str, ...]) -> str:
+def _task(config: Config, module: str) -> str:
     """What the class that a config names does: generate text, unless its name says otherwise."""
+    if module in OWN_NAMES:
+        return "generate"
+    heads = PICTURE_HEADS if module == "pictures_alone" else HEADS
     tasks = {"ForMaskedLM": "masked", "ForSequenceClassification": "sequence", "Model": "plain"}
     for name in config.strings("architectures"):
         if name.endswith(heads):
@@ -365,6 +370,13 @@ def read_around(config: Config, text: Architecture) -> Architecture:
     module = importlib.import_module(f"flopmap.model.families.{AROUND_INDEX[family]}")
     whole: Architecture = module.AROUND[family](config, text)
     return msgspec.structs.replace(whole, family=family)
+
+
+def family_of(config: Config) -> str:
+    """The ``model_type``; EAGLE-3 heads carry that of their one layer."""
+    if any("eagle3" in name.lower() for name in config.strings("architectures")):
+        return "eagle3"
+    return config.string("model_type")
 
 
 def _nearest(family: str) -> str:
