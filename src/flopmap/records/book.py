@@ -45,7 +45,9 @@ KINDS_SINGULAR = {
     "sources": "source",
 }
 # the command that lists a kind
-COMMANDS = {"flops": "classes"} | {kind: kind for kind in ("parts", "machines", "models", "engines", "formats", "traps")}
+COMMANDS = {"flops": "classes"} | {
+    kind: kind for kind in ("parts", "machines", "models", "engines", "formats", "traps")
+}
 
 
 class Built(msgspec.Struct):
