@@ -1,4 +1,4 @@
-"""``flopmap machines``, ``engines``, ``formats``, ``traps``: list, search, show. ``models`` and ``classes`` build on it."""
+"""``flopmap machines``, ``engines``, ``formats``, ``traps``: list, search, show. Other listings build on it."""
 
 from __future__ import annotations
 

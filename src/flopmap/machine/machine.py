@@ -39,7 +39,8 @@ def read_machine(text: str, book: Book) -> Machine:
     """
     name, count = _split(text, book)
     machine = None
-    if book.find("parts", name) is None and book.find("machines", name):
+    rented = book.find("machines", name) or (book.nearest("machines", name) and not book.nearest("parts", name))
+    if book.find("parts", name.partition("@")[0]) is None and rented:
         machine = book.record(MachineRecord, name)
         name, count = machine.part, machine.count * count
     if count != 1:

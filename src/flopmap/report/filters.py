@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from flopmap.machine.machine import dtypes, matrix_peak, on_chip_bytes
 from flopmap.quantity import QuantityError, parse_amount, shown
-from flopmap.records.types import Figure, Part, Peak
 from flopmap.scenario import ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from flopmap.records.types import Figure, Part
 
 SIGNS = {">=": operator.ge, "<=": operator.le, "!=": operator.ne, ">": operator.gt, "<": operator.lt, "=": operator.eq}
 TYPES = tuple(dict.fromkeys(("bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4", "tf32", "fp32", "fp64")))
@@ -23,7 +24,7 @@ def _value(figure: Figure | None) -> float | None:
 
 def _peak(dtype: str) -> Callable[[Part], float | None]:
     def of(part: Part) -> float | None:
-        peak: Peak | None = matrix_peak(part, dtype)
+        peak = matrix_peak(part, dtype)
         return peak.value if peak else None
 
     return of

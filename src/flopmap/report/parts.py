@@ -91,8 +91,7 @@ def lines(part: Part) -> list[str]:
         f"{part.title} (parts/{part.id}, {part.status}, confidence {part.confidence:g})",
         *([f"  {part.summary}"] if part.summary else []),
         f"  also: {', '.join(part.aliases)}",
-        f"  {part.vendor} {part.architecture}, {part.kind}"
-        f"{f', {part.isa}' if part.isa else ''}{f', {part.memory_type}' if part.memory_type else ''}",
+        f"  {', '.join(filter(None, (f'{part.vendor} {part.architecture}', part.kind, part.isa, part.memory_type)))}",
     ]
     known = list(entries(part))
     width = max(len(entry.name) for entry in known)
