@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     elif one:
         print("\n".join(report.lines(parts[0])))
     else:
-        print(f"{len(parts)} part{'' if len(parts) == 1 else 's'}")
+        print(_counted(len(parts), "part"))
         _table(report.listed(parts))
     return 0
 
@@ -75,6 +75,10 @@ def select(words: Sequence[str], book: Book) -> tuple[list[Part], bool]:
     return chosen, len(exact) == 1 and len(words) == 1
 
 
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def _table(rows: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -86,7 +90,7 @@ def _ridge(parts: Sequence[Part], book: Book, options: argparse.Namespace) -> in
     if options.json:
         print(to_json([row._asdict() for row in found]))
         return 0
-    print(f"{len(found)} ridges of {len({row.part for row in found})} parts")
+    print(f"{_counted(len(found), 'ridge')} of {_counted(len({row.part for row in found}), 'part')}")
     _table(report.ridge_rows(found))
     print("\n".join(report.RIDGE_NOTES))
     return 0
@@ -97,6 +101,7 @@ def _contradictions(parts: Sequence[Part], *, as_json: bool) -> int:
     if as_json:
         print(to_json(report.contradiction_data(found)))
         return 0
-    print(f"{len(found)} figures of {len({part for part, _ in found})} parts have other values")
+    of = _counted(len({part for part, _ in found}), "part")
+    print(f"{_counted(len(found), 'figure')} of {of} with other values")
     print("\n".join(report.contradiction_lines(found)))
     return 0
