@@ -148,7 +148,7 @@ def test_words_are_searched_for_and_filters_narrow_them() -> None:
         ("--ridge --contradictions", "argument --contradictions: not allowed with argument --ridge"),
         (
             "mi300a@nobody",
-            "mi300a@nobody: mi300a has no other values of 'nobody' (accepted: epoch-ml-hardware)",
+            "mi300a@nobody: mi300a has no other values of 'nobody' (accepted: rocm-gpu-specs)",
         ),
     ],
 )
