@@ -39,8 +39,7 @@ def read_machine(text: str, book: Book) -> Machine:
     """
     name, count = _split(text, book)
     machine = None
-    rented = book.find("machines", name) or (book.nearest("machines", name) and not book.nearest("parts", name))
-    if book.find("parts", name.partition("@")[0]) is None and rented:
+    if book.find("parts", name.partition("@")[0]) is None and _is_machine(name, book):
         machine = book.record(MachineRecord, name)
         name, count = machine.part, machine.count * count
     if count != 1:
@@ -48,6 +47,13 @@ def read_machine(text: str, book: Book) -> Machine:
         raise MachineError(f"--on {text}{of}: plans over several parts are not counted yet; give one part")
     part = read_part(name, book)
     return Machine(part=part if machine is None else linked(part, machine))
+
+
+def _is_machine(name: str, book: Book) -> bool:
+    """Whether a name that no part has is a machine's, or looks like one more than like a part's."""
+    if book.find("machines", name):
+        return True
+    return bool(book.nearest("machines", name)) and not book.nearest("parts", name)
 
 
 def linked(part: Part, machine: MachineRecord) -> Part:

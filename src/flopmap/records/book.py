@@ -35,6 +35,7 @@ KINDS_SINGULAR = {
     "laws": "law",
     "parts": "part",
     "machines": "machine",
+    "machines": "machine",
     "models": "model",
     "engines": "engine",
     "formats": "format",
