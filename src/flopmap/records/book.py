@@ -35,7 +35,6 @@ KINDS_SINGULAR = {
     "laws": "law",
     "parts": "part",
     "machines": "machine",
-    "machines": "machine",
     "models": "model",
     "engines": "engine",
     "formats": "format",
