@@ -78,6 +78,9 @@ def bare() -> set[str]:
         "--version",
         "--help",
         "parts h100-sxm --json",
+        "parts --ridge --json",
+        "parts bandwidth>3TB/s --json",
+        "machines p5.48xlarge --json",
         "models --json",
     ],
 )

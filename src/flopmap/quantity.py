@@ -52,6 +52,24 @@ def parse_tokens_per_second(text: str) -> float:
     return _positive(text, number)
 
 
+def parse_amount(text: str, unit: str) -> float:
+    """An amount in a unit, with a prefix or without: ``3TB/s``, ``80GiB``, ``1PFLOP/s``; no unit for a pure number."""
+    number, found = _split(text)
+    accepted = f"80G{unit}, 80Gi{unit}" if unit == "B" else f"3T{unit}" if unit else "3.5"
+    spelt = {"FLOP/s": ("FLOP/s", "FLOPS", "OP/s", "OPS")}.get(unit, (unit,))
+    scale = next((_scale(found[: len(found) - len(word)]) for word in spelt if found.endswith(word)), None)
+    if number is None or scale is None or (scale != 1 and not unit) or (not found and unit):
+        what = f"an amount in {unit}" if unit else "a number"
+        raise QuantityError(f"{shown(text)} is not {what} (accepted: {accepted})")
+    return _positive(text, number * scale)
+
+
+def _scale(prefix: str) -> float | None:
+    decimal = {"": 1.0, **{letter: factor for factor, letter in PREFIXES}}
+    binary = {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTP", 1)}
+    return (decimal | binary).get(prefix)
+
+
 def _split(text: str) -> tuple[float | None, str]:
     """A number without sign and the unit behind it; None for what is no number. (Regular expressions start slowly.)."""
     whole = text.strip()

@@ -15,8 +15,8 @@ from tests.cli.support import TINY, flopmap, refused, text, write_config
 COUNT = len(KNOWN)
 ACTIVATIONS = "relu, relu2, silu, swish, gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, gelu_tanh, quick_gelu"
 HEADS = (
-    "names that end in MTModel, ForCausalLM, ForConditionalGeneration, GenerationDecoder, LMHeadModel, ModelWithLMHead, "
-    "ForMaskedLM, ForSequenceClassification, Model"
+    "names that end in MTModel, ForCausalLM, ForConditionalGeneration, GenerationDecoder, LMHeadModel, "
+    "ModelWithLMHead, ForMaskedLM, ForSequenceClassification, Model"
 )
 RANGE = "(accepted: 1 to 2147483647)"
 DIGITS = 10**299  # written with 300 digits

@@ -45,6 +45,6 @@ def test_every_part_prices_the_8b(part: str) -> None:
     for answer in (decode, prefill):
         floors = answer["floor_seconds"]
         assert 0 < floors["device"] <= floors["operation"] <= floors["engine"]
-        assert answer["memory"]["capacity_bytes"] > 1e9
+        assert answer["memory"]["capacity_bytes"] > 2e8  # a Groq chip has 230 MB
     assert decode["bound_by"] == "memory_bandwidth"
     assert decode["floor_seconds"]["operation"] < prefill["floor_seconds"]["operation"]

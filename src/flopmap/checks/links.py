@@ -33,6 +33,10 @@ def check(book: Book, source: Source) -> Iterator[Problem]:
                 yield file.problem(
                     ("see", index), f"no {kind} record {name!r}", _near(name, book.ids(kind), f"{kind}/{name}.yaml")
                 )
+        if kind == "machines" and book.find("parts", data["part"]) is None:
+            yield file.problem(
+                ("part",), f"no part {data['part']!r}", _near(data["part"], book.ids("parts"), "its record")
+            )
         yield from _unknown_conventions(data, file, book)
         if kind not in SOURCELESS and not data["sources"] and not list(_sources(data, ())) and data["confidence"] < 1:
             yield file.problem(("sources",), "a record names its sources", "add sources: [id]")

@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 COMMANDS = {
     "why": "price one step of a model on a part and explain it; hold a measurement against it",
     "check": "validate the book, or an overlay folder of your own",
-    "parts": "list, search or show parts",
+    "parts": "list, filter or show parts; their ridges; where sources disagree",
+    "machines": "list, search or show machines that people rent or buy",
     "models": "list, search or show bundled models",
     "classes": "list, search or show operation classes with their formulas",
     "engines": "list, search or show engines",
     "formats": "list, search or show number formats",
     "traps": "list, search or show known traps",
 }
-MODULES = {"why": "why", "check": "check", "models": "models", "classes": "classes"}
+MODULES = {name: name for name in ("why", "check", "parts", "models", "classes")}
 EPILOG = "example: flopmap why meta-llama/Llama-3.1-8B --on h100-sxm --batch-size 1 --context-len 2048 --tpot 12.5ms"
 
 
