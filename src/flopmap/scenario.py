@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from flopmap.machine.machine import Machine, dtypes, matrix_peak, read_machine
+from flopmap.machine.machine import Machine, dtypes, fastest_peak, matrix_peak, read_machine
 from flopmap.model.reading import Checkpoint, read_model
 from flopmap.records.formula import value
 from flopmap.records.resolve import law
@@ -34,6 +34,7 @@ class ScenarioError(ValueError):
 class Precision(msgspec.Struct, frozen=True, kw_only=True):
     """Formats of activations, weights and cache; ``math`` is the data type that GEMMs over the weights multiply in.
 
+    ``cache_math`` is the fastest that attention can multiply in: a narrow cache can be multiplied as it is stored.
     ``stored`` are bytes a parameter of the ops (by name) whose matrices are in another format than ``weights``.
     """
 
@@ -43,6 +44,7 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True):
     state: Format
     math: str
     activation_math: str
+    cache_math: str
     stored: dict[str, float] = {}
 
 
@@ -170,6 +172,7 @@ def _precision(request: Request, book: Book, checkpoint: Checkpoint, machine: Ma
         state=book.record(Format, checkpoint.state_dtype) if checkpoint.state_dtype else activations,
         math=native or math,
         activation_math=math,
+        cache_math=max((math, *kv.math), key=lambda dtype: fastest_peak(machine.part, dtype)),
         stored=stored,
     )
 

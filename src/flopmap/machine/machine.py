@@ -71,6 +71,12 @@ def matrix_peak(part: Part, dtype: str, *, sheet: bool = False, narrow: bool = F
     return None
 
 
+def fastest_peak(part: Part, dtype: str) -> float:
+    """The peak with the fastest accumulation, 0 when the part does not multiply in this type."""
+    peak = matrix_peak(part, dtype, narrow=True)
+    return peak.value if peak else 0.0
+
+
 def vector_peak(part: Part) -> Peak | None:
     """The fp32 peak of the vector units."""
     return next((peak for peak in part.peaks if peak.unit == "vector" and peak.dtype == "fp32"), None)

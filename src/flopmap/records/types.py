@@ -160,13 +160,14 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class OpClass(Record, frozen=True, kw_only=True):
     """A kind of work. ``cost`` maps a resource to its formula; ``conventions`` holds the other readings by name.
 
-    A gate says where it is ``available``: the first answer whose condition holds.
+    ``least`` are the costs that luck can lower, at the lowest that they can be: device floors take those. A gate says where it is ``available``: the first answer whose condition holds.
     """
 
     kind: Literal["cost", "lever", "gate", "advice", "trap", "comparison"]
     bound_by: Bound
     define: dict[str, str] = {}
     cost: dict[str, str] = {}
+    least: dict[str, str] = {}
     why: dict[str, str] = {}
     conventions: dict[str, dict[str, dict[str, str]]] = {}
     quantities: dict[str, str] = {}
