@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flopmap.audit.names import part_id
 from flopmap.audit.tables import Labels
 from flopmap.floor.roofline import part_rates
 from flopmap.ledger.ledger import STEP_RESOURCES
@@ -152,7 +153,7 @@ class Priced(NamedTuple):
     part: Part
     kernel: str
     rows: NDArray[np.int64]
-    dtype: Labels
+    dtype: str
     measured: Array
     floor: Array
     naive: Array
@@ -196,9 +197,9 @@ def _price(
 
     part_name, kernel_name, type_name = names
     try:
-        part = book.record(Part, part_name)
+        part = book.record(Part, part_id(part_name, book))
     except UnknownRecordError as error:
-        return [Unpriced(f"hardware {part_name!r}: {error}", rows)]
+        return [Unpriced(f"hardware: {error}", rows)]
     kernel, dtype = NAMES.get(kernel_name), TYPE_NAMES.get(type_name, type_name)
     if kernel is None:
         return [Unpriced(f"kernel {kernel_name!r}: no op class for it", rows)]
@@ -221,16 +222,12 @@ def _price(
             found.append(Unpriced(f"column {absent!r} is missing or empty", where))
             continue
         floor, naive, working_set = function(columns)
-        label = Labels(np.zeros(len(where), dtype=np.int64), [dtype])
-        broken = ~(np.isfinite(floor) & (floor > 0))
-        if broken.any():
-            found.append(Unpriced("a shape is missing or not positive", where[broken]))
-        good = ~broken
+        good = np.isfinite(floor) & (floor > 0)
+        if not good.all():
+            found.append(Unpriced("a shape is missing or not positive", where[~good]))
+        times = measured[where]
         found.append(
-            Priced(
-                part, kernel, where[good], Labels(label.codes[good], label.names), measured[where[good]],
-                floor[good], naive[good], working_set[good],
-            )  # fmt: skip
+            Priced(part, kernel, where[good], dtype, times[good], floor[good], naive[good], working_set[good])
         )
     return found
 
