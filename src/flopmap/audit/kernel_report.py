@@ -115,7 +115,9 @@ class KernelAudit:
             self._reason(fault, [f"{path.name}:{line}"], 1)
         for found in price(block, self.book):
             if not isinstance(found, Priced):
-                self._reason(found.why, [f"{path.name}:{block.lines[row]}" for row in found.rows[:MAX_PLACES]], len(found.rows))
+                self._reason(
+                    found.why, [f"{path.name}:{block.lines[row]}" for row in found.rows[:MAX_PLACES]], len(found.rows)
+                )
                 continue
             key = Key(found.part.id, found.kernel, found.dtype)
             self.groups.setdefault(key, Group()).add(found)
@@ -132,7 +134,9 @@ class KernelAudit:
         """Keep the worst row of each group of rows of one kind and source."""
         for place in beaten:
             row = int(found.rows[place])
-            source = " ".join(filter(None, (_word(block, name, row) for name in ("framework", "backend", "version", "kernel_source"))))
+            source = " ".join(
+                filter(None, (_word(block, name, row) for name in ("framework", "backend", "version", "kernel_source")))
+            )
             before = self._violations.get((key, source))
             rows = before.rows + 1 if before else 1
             measured, floor = float(found.measured[place]), float(found.floor[place])

@@ -178,7 +178,9 @@ def price(block: Block, book: Book) -> list[Priced | Unpriced]:
     left = np.isfinite(measured) & (measured > 0)
     if not left.all():
         found.append(Unpriced("latency is no positive number", np.flatnonzero(~left)))
-    part_of, kernel_of, type_of = (_labels(block, names) for names in (("hardware", "device"), ("kernel", "op_name"), TYPE_COLUMNS))
+    part_of, kernel_of, type_of = (
+        _labels(block, names) for names in (("hardware", "device"), ("kernel", "op_name"), TYPE_COLUMNS)
+    )
     for part_code, part_name in enumerate(part_of.names):
         of_part = left & (part_of.codes == part_code)
         for kernel_code, kernel_name in enumerate(kernel_of.names):
@@ -226,9 +228,7 @@ def _price(
         if not good.all():
             found.append(Unpriced("a shape is missing or not positive", where[~good]))
         times = measured[where]
-        found.append(
-            Priced(part, kernel, where[good], dtype, times[good], floor[good], naive[good], working_set[good])
-        )
+        found.append(Priced(part, kernel, where[good], dtype, times[good], floor[good], naive[good], working_set[good]))
     return found
 
 
@@ -252,9 +252,7 @@ def _labels(block: Block, names: tuple[str, ...]) -> Labels:
     return Labels(np.zeros(block.rows, dtype=np.int64), [""])
 
 
-def _columns(
-    block: Block, rows: NDArray[np.int64], kernel: str, wanted: list[str]
-) -> tuple[dict[str, Array], str]:
+def _columns(block: Block, rows: NDArray[np.int64], kernel: str, wanted: list[str]) -> tuple[dict[str, Array], str]:
     """The canonical columns that a kernel's formulas need, or the name of one that is not there."""
     import numpy as np
 
@@ -371,7 +369,12 @@ def _conventions(book: Book) -> dict[str, str]:
 
 def kernel_costs(kernel: Kernel, formats: Mapping[str, Expr], book: Book) -> dict[str, Expr]:
     """The least costs of a kernel by resource, as formulas of the columns."""
-    group: dict[str, Expr] = {"new": parse_once(kernel.new), "past": parse_once(kernel.past), "positions": 0, "memory": 0}
+    group: dict[str, Expr] = {
+        "new": parse_once(kernel.new),
+        "past": parse_once(kernel.past),
+        "positions": 0,
+        "memory": 0,
+    }
     record = book.record(OpClass, kernel.op_class)
     found: dict[str, Expr] = {}
     by_resource = costs(record, _conventions(book), least=True)

@@ -188,7 +188,11 @@ class Audit:
         self.priced += 1
         reading = found.reading
         ratio = np.array([found.ratio])
-        names = {"part": reading.part, "engine": reading.cells.get("engine", "") or "not stated", "model": reading.model}
+        names = {
+            "part": reading.part,
+            "engine": reading.cells.get("engine", "") or "not stated",
+            "model": reading.model,
+        }
         for kind, name in names.items():
             self.by[kind].setdefault(name, Distribution()).add(ratio)
         remark = _file_size(found)
@@ -237,5 +241,3 @@ def _file_size(held: Held) -> str:
     if size * 1e9 < ours <= size * 2**30 * 1.01:
         return f"{size:g} GB is less than the {ours / 1e9:.2f} GB of the weights: GiB is suspected"
     return ""
-
-

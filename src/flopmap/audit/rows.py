@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 NEEDED = ("hardware", "model", "metric", "value")
 SCALE = {"ms": 1e-3, "s": 1.0, "us": 1e-6, "tok/s": 1.0, "tok/s/user": 1.0, "tokens/s": 1.0, "": None}
-TIMES, RATES = ("tpot_ms", "itl_ms", "ttft_ms"), ("decode_tok_s_per_user", "decode_tok_s_total", "prefill_tok_s", "e2e_tok_s_total")
+TIMES, RATES = (
+    ("tpot_ms", "itl_ms", "ttft_ms"),
+    ("decode_tok_s_per_user", "decode_tok_s_total", "prefill_tok_s", "e2e_tok_s_total"),
+)
 ANY_BATCH = 10**6  # a batch that is not stated: no larger one would bring a token cheaper
 LARGEST = 1e12
 EIGHT_BIT_CACHE = "fp8"

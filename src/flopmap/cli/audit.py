@@ -28,7 +28,9 @@ def add_arguments(parser: Parser, _name: str) -> None:
     parser.epilog = "example: flopmap audit measurements.csv --out rows.csv"
     parser.add_argument("table", nargs="+", type=Path, help="CSV; with --kernels Parquet too, or folders of either")
     parser.add_argument("--kernels", action="store_true", help="the rows are timings of single kernels")
-    parser.add_argument("--out", type=Path, metavar="ROWS.csv", help="write every row with its floor, or why it has none")
+    parser.add_argument(
+        "--out", type=Path, metavar="ROWS.csv", help="write every row with its floor, or why it has none"
+    )
     parser.add_argument("--all", action="store_true", help=f"list everything, not the first {LISTED} of each kind")
     parser.add_argument("--fail", action="store_true", help="exit with 1 when a row beats its floor")
     parser.set_defaults(parser=parser)
@@ -101,7 +103,11 @@ def _measured_lines(audit: Audit, options: argparse.Namespace) -> list[str]:
     for kind, groups in audit.by.items():
         if groups:
             width = max(map(len, groups))
-            lines += ["", f"measured / device floor by {kind}", f"  {'':{width}}   rows    least  1 of 10   median  9 of 10"]
+            lines += [
+                "",
+                f"measured / device floor by {kind}",
+                f"  {'':{width}}   rows    least  1 of 10   median  9 of 10",
+            ]
         for name, ratios in sorted(groups.items(), key=lambda item: -item[1].rows)[:some]:
             shown = "".join(f"{value:9.2f}" for value in list(_quantiles(ratios).values())[1:])
             lines.append(f"  {name:{width}} {ratios.rows:6}{shown}")

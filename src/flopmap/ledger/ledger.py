@@ -91,9 +91,7 @@ def _line(op: Op, scenario: Scenario, book: Book, formats: dict[str, float]) -> 
     return Line(op=op, op_class=record, formats=formats, statistics=statistics, math=math, fastest_math=fastest)
 
 
-def op_costs(
-    op: Op, record: OpClass, conventions: Mapping[str, str], *, least: bool = False
-) -> dict[str, Expr]:
+def op_costs(op: Op, record: OpClass, conventions: Mapping[str, str], *, least: bool = False) -> dict[str, Expr]:
     """The formulas of an op. What does not run is held all the same; no text token is multiplied by a tower."""
     formulas = costs(record, conventions, least=least)
     if op.stack == MAIN and not op.idle:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from flopmap.quantity import shown
-from flopmap.records.types import Part, Peak
+from flopmap.records.types import Crossing, Crossover, Part, Peak
 
 if TYPE_CHECKING:
     from flopmap.records.book import Book
@@ -70,6 +70,13 @@ def matrix_peak(part: Part, dtype: str, *, sheet: bool = False, narrow: bool = F
         if rows:
             return max(rows, key=lambda peak: peak.value)
     return None
+
+
+def measured_crossing(part: Part, dtype: str, book: Book) -> Crossing | None:
+    """The batch at which measured GEMMs in a format leave memory for compute; None where the book has no such timings."""
+    if book.find("crossovers", part.id) is None:
+        return None
+    return next((row for row in book.record(Crossover, part.id).batches if row.dtype == dtype), None)
 
 
 def fastest_peak(part: Part, dtype: str) -> float:

@@ -225,6 +225,23 @@ class Spread(Record, frozen=True, kw_only=True):
     high: Figure
 
 
+class Crossing(Figure, frozen=True, kw_only=True):
+    """The batch at which GEMMs in a data type leave the memory-bound plateau; ``low`` and ``high`` hold 8 in 10."""
+
+    dtype: str
+    low: Positive
+    high: Positive
+    shapes: int
+
+
+class Crossover(Record, frozen=True, kw_only=True):
+    """Where measured GEMM time of a part leaves memory for compute, derived from public kernel timings."""
+
+    part: str
+    method: str
+    batches: tuple[Crossing, ...]
+
+
 class Trap(Record, frozen=True, kw_only=True):
     """A known failure: what is seen, why (``summary``), and what to do. ``when`` is the condition that it is near."""
 
@@ -270,6 +287,7 @@ KINDS: dict[str, type[Record]] = {
     "levers": Lever,
     "readings": Reading,
     "measurements": Spread,
+    "crossovers": Crossover,
     "traps": Trap,
     "sources": Source,
 }
