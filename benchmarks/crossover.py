@@ -93,13 +93,13 @@ def record(part: Part, found: list[Found]) -> Iterator[str]:
     yield f"part: {part.id}"
     yield "method: >-"
     yield "  For each shape of weights larger than 4 times the on-chip memory, the shortest time of all engines and kernels:"
-    yield f"  median over batches up to {PLATEAU} (the plateau), over the median time a token of batches from {SLOPE} on (the slope)."
-    yield "  The median over shapes, and where 8 in 10 of them lie. benchmarks/crossover.py derives it."
+    yield f"  median over batches up to {PLATEAU} (the plateau), over the median time a token of batches from {SLOPE} on"
+    yield "  (the slope). The median over shapes, and where 8 in 10 of them lie. benchmarks/crossover.py derives it."
     yield "batches:"
     for one in found:
         yield (
-            f"  - {{dtype: {one.dtype}, value: {one.value:g}, low: {one.low:g}, high: {one.high:g}, shapes: {one.shapes}, "
-            "source: aiconfigurator}"
+            f"  - {{dtype: {one.dtype}, value: {one.value:g}, low: {one.low:g}, high: {one.high:g}, "
+            f"shapes: {one.shapes}, source: aiconfigurator}}"
         )
     yield "sources: [aiconfigurator]"
 
@@ -119,9 +119,8 @@ def main() -> int:
         found = None if dtype in MIXED else crossing(shapes, book.record(Part, part), dtype, book)
         if found:
             by_part[part].append(found)
-            print(
-                f"{part:20} {dtype:10} {found.value:5.0f}  [{found.low:.0f} .. {found.high:.0f}]  {found.shapes} shapes"
-            )
+            spread = f"[{found.low:.0f} .. {found.high:.0f}]"
+            print(f"{part:20} {dtype:10} {found.value:5.0f}  {spread}  {found.shapes} shapes")
     if options.write:
         FOLDER.mkdir(exist_ok=True)
         for part, rows in by_part.items():

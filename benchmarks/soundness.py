@@ -1,7 +1,7 @@
 """Are the floors floors? Every public kernel timing held against ours; writes docs/soundness.md.
 
-Downloads nothing: the timings are the tables of the package aiconfigurator-core (Apache-2.0), which the `validate` extra
-installs. A table of end-to-end measurements may be given as well (columns as `flopmap audit` reads them).
+Downloads nothing: the timings are the tables of the package aiconfigurator-core (Apache-2.0), which the `validate`
+extra installs. A table of end-to-end measurements may be given as well (columns as `flopmap audit` reads them).
 
     pip install 'flopmap[validate]'
     python benchmarks/soundness.py                                  # look
@@ -33,8 +33,8 @@ UNGATED = (512, 22)  # experts and those of a token of Nemotron 3, whose experts
 LIMIT_SECONDS, LIMIT_BYTES = 180, 1 << 30
 HEAD = """# Floors that no measurement beats
 
-Made by `python benchmarks/soundness.py --write` from the tables of aiconfigurator-core {version}: kernel timings that its
-publisher measured with TensorRT-LLM, vLLM and SGLang. Each row is an op class of the book bound to the row's shapes and
+Made by `python benchmarks/soundness.py --write` from the tables of aiconfigurator-core {version}: kernel timings that
+its publisher measured with TensorRT-LLM, vLLM and SGLang. Each row is an op class of the book bound to the row's shapes and
 held against the law `kernel-floor`: what it must read and write less what on-chip memory can keep from the call before,
 at peak bandwidth; its products at the highest clock, the fastest accumulation and the narrowest type that operands are
 stored in. *Roofline* is the textbook figure: every operand over the bandwidth, products at the rated peak.
@@ -63,8 +63,8 @@ EXPLAINED = (
     ),
     Explanation(
         "h100-sxm", "gemm", "int8_wo", "SGLang 0.5.6",
-        "The rows are labelled as weights stored in 8 bits and multiplied in 16, and imply up to 1,176 TFLOP/s where 16-bit "
-        "math has 1,071 at the highest clock. They were multiplied in int8 (2,141): the label is wrong.",
+        "The rows are labelled as weights stored in 8 bits and multiplied in 16, and imply up to 1,176 TFLOP/s where "
+        "16-bit math has 1,071 at the highest clock. They were multiplied in int8 (2,141): the label is wrong.",
     ),
 )  # fmt: skip
 
@@ -118,9 +118,8 @@ def without_gate(block: Block) -> Block:
 def explanation(violation: Violation) -> Explanation | None:
     """The explanation of a group of rows that beat their floor."""
     for known in EXPLAINED:
-        if known[:3] == (violation.part, violation.kernel, violation.dtype) and violation.source.startswith(
-            known.source
-        ):
+        rows = (violation.part, violation.kernel, violation.dtype)
+        if known[:3] == rows and violation.source.startswith(known.source):
             return known
     return None
 
@@ -140,10 +139,11 @@ def page(audit: KernelAudit, measurements: Path | None, book: Book) -> str:
     lines = [head, *_groups(audit), "", "## The rows that beat the floor", ""]
     for violation in audit.violations:
         known = explanation(violation)
-        lines += [
-            f"- **{violation.rows} rows**: {violation.kernel}, {violation.dtype}, {violation.part}, {violation.source.strip()}; "
-            f"the furthest takes {violation.ratio:.3f} of its floor ({violation.shape}). {known.why if known else 'NOT EXPLAINED.'}"
-        ]
+        lines.append(
+            f"- **{violation.rows} rows**: {violation.kernel}, {violation.dtype}, {violation.part}, "
+            f"{violation.source.strip()}; the furthest takes {violation.ratio:.3f} of its floor "
+            f"({violation.shape}). {known.why if known else 'NOT EXPLAINED.'}"
+        )
     lines += ["", *_assumptions(), "", *_unpriced(audit)]
     if measurements is not None:
         lines += ["", *_end_to_end(measurements, book)]
@@ -157,8 +157,8 @@ def _groups(audit: KernelAudit) -> Iterator[str]:
         ratios, big = group.ratios, group.big
         middle = f"{big.quantile(0.5):.2f}" if big.rows else ""
         yield (
-            f"| {key.part} | {key.kernel} | {key.dtype} | {ratios.rows:,} | {group.beats_roofline:,} | {group.violations:,} "
-            f"| {ratios.least:.3f} | {ratios.quantile(0.5):.2f} | {big.rows:,} | {middle} |"
+            f"| {key.part} | {key.kernel} | {key.dtype} | {ratios.rows:,} | {group.beats_roofline:,} "
+            f"| {group.violations:,} | {ratios.least:.3f} | {ratios.quantile(0.5):.2f} | {big.rows:,} | {middle} |"
         )
 
 
@@ -193,8 +193,8 @@ def _end_to_end(path: Path, book: Book) -> Iterator[str]:
     yield ""
     yield (
         f"{audit.rows:,} public results of serving and batch runs: {audit.priced:,} priced, "
-        f"**{len(audit.violations)} beat the device floor**. Several parts count as one with all their rates, which no plan "
-        "over them beats. The rest name a part or a model that the book has not, or say too little."
+        f"**{len(audit.violations)} beat the device floor**. Several parts count as one with all their rates, which no "
+        "plan over them beats. The rest name a part or a model that the book has not, or say too little."
     )
     yield ""
     yield "| part | rows | least | 1 of 10 | median | 9 of 10 |"

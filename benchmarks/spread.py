@@ -29,7 +29,7 @@ QUANTILES = {"low": 0.1, "middle": 0.5, "high": 0.9}
 def counts(held: Held) -> bool:
     """Whether a row states enough to be an example of how far results lie above the floor."""
     reading, cells = held.reading, held.reading.cells
-    if reading.count != 1 or cells["quality"] not in ("A", "B") or "spec_decode" in cells["notes"]:
+    if reading.devices != 1 or cells["quality"] not in ("A", "B") or "spec_decode" in cells["notes"]:
         return False
     if "not stated" in cells["hardware"]:  # a floor may take the fastest variant, an example may not
         return False

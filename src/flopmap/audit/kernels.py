@@ -39,13 +39,13 @@ NO_WINDOW = 2.0**40  # tokens
 class Kernel(NamedTuple):
     """A kernel of tables: its op class, and the columns that are the op's shapes and its sequences.
 
-    ``count`` sequences of ``new`` tokens after ``past`` cached ones, all of it ``times`` over. A text is a formula of
+    ``sequences`` of ``new`` tokens after ``past`` cached ones, all of it ``times`` over. A text is a formula of
     the canonical columns.
     """
 
     op_class: str
     shapes: dict[str, str]
-    count: str = "batch"
+    sequences: str = "batch"
     new: str = "new"
     past: str = "past"
     times: str = "1"
@@ -382,7 +382,9 @@ def kernel_costs(kernel: Kernel, formats: Mapping[str, Expr], book: Book) -> dic
     known = {**shapes, **formats}
     for name, symbol in book.glossary.symbols.items():
         if symbol.sum:
-            known[name] = operate("*", parse_once(kernel.count), bind(parse_once(symbol.windowed or symbol.sum), group))
+            known[name] = operate(
+                "*", parse_once(kernel.sequences), bind(parse_once(symbol.windowed or symbol.sum), group)
+            )
     for resource in STEP_RESOURCES:
         found[resource] = operate("*", parse_once(kernel.times), bind(by_resource.get(resource, 0), known))
     return found

@@ -88,7 +88,15 @@ class Auditor:
         return Held(reading, max(times) if reading.together else sum(times), pricings)
 
     def _pricer(self, reading: Reading, piece: Piece) -> Pricer:
-        key = (piece.phase, reading.part, reading.count, reading.model, reading.dtype, reading.quantization, reading.kv)
+        key = (
+            piece.phase,
+            reading.part,
+            reading.devices,
+            reading.model,
+            reading.dtype,
+            reading.quantization,
+            reading.kv,
+        )
         if key not in self._pricers:
             try:
                 self._pricers[key] = self._made(reading, piece.phase)
@@ -109,7 +117,7 @@ class Auditor:
             scenario = make(request, self.book)
         except ScenarioError:
             scenario = make(replace(request, dtype="auto"), self.book)
-        machine = Machine(part=together(scenario.machine.part, reading.count))
+        machine = Machine(part=together(scenario.machine.part, reading.devices))
         return Pricer(replace(scenario, machine=machine), self.book)
 
     # -- why a row beats its floor ------------------------------------------------------------------------------------
@@ -126,8 +134,8 @@ class Auditor:
                     yield f"dtype: possible with {narrow} weights and an 8-bit cache"
                     break
         for more in MORE_PARTS:
-            if self._possible(reading._replace(count=reading.count * more)):
-                yield f"tensor parallelism: possible on {reading.count * more} parts, the row says {reading.count}"
+            if self._possible(reading._replace(devices=reading.devices * more)):
+                yield f"tensor parallelism: possible on {reading.devices * more} parts, the row says {reading.devices}"
                 break
 
     def _possible(self, reading: Reading) -> bool:
@@ -212,7 +220,7 @@ def _violation(held: Held, likely: tuple[str, ...]) -> Violation:
     return Violation(
         line=reading.line,
         hardware=reading.part,
-        devices=reading.count,
+        devices=reading.devices,
         engine=reading.cells.get("engine", ""),
         model=reading.model,
         metric=reading.cells["metric"],

@@ -21,7 +21,8 @@ _ENDING = re.compile(
 _MIXTURES = {
     "ud-iq2_xxs": "iq2_xxs", "ud-iq3_xxs": "iq2_xxs", "ud-q2_k_xl": "iq2_xxs", "ud-q3_k_xl": "iq2_xxs",
     "ud-q3_k_s": "iq2_xxs", "ud-q4_k_xl": "iq3_xxs", "ud-q5_k_xl": "q4_k", "ud-q6_k_xl": "q5_k", "ud-q8_k_xl": "q8_0",
-    "f16": "fp16", "int8-cw": "int8-weight-only", "int4": "int4-group", "int4-mixed": "int4-group", "4bit": "int4-group",
+    "f16": "fp16", "int8-cw": "int8-weight-only", "int4": "int4-group", "int4-mixed": "int4-group",
+    "4bit": "int4-group",
 }  # fmt: skip
 WIDE = ("bf16", "fp16", "fp32")
 

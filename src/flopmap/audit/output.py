@@ -46,7 +46,7 @@ def added(found: Held | Unpriced, book: Book) -> dict[str, Any]:
     reading = found.reading
     columns: dict[str, Any] = {"floor": _as_stated(found, found.floor)}
     estimates = [estimate(pricing, book) for pricing, _ in found.pricings]
-    if reading.count == 1 and None not in estimates:
+    if reading.devices == 1 and None not in estimates:
         for name, of in (("estimate", "value"), ("estimate_low", "low"), ("estimate_high", "high")):
             total = sum(_field(one, of) * runs for one, (_, runs) in zip(estimates, found.pricings, strict=True))
             columns[name] = _as_stated(found, total)

@@ -47,7 +47,7 @@ class Reading(NamedTuple):
     line: int
     cells: dict[str, str]
     part: str
-    count: int
+    devices: int
     model: str
     dtype: str
     quantization: str | None
@@ -81,7 +81,7 @@ def read(line: int, cells: Mapping[str, str], book: Book) -> Reading:
         line=line,
         cells=dict(cells),
         part=part_id(cells["hardware"].strip(), book),
-        count=_whole(cells, "num_devices") or 1,
+        devices=_whole(cells, "num_devices") or 1,
         model=model_id(cells["model"].strip(), book),
         dtype=stored if stored in ("bf16", "fp16") else "auto",
         quantization=None if stored in (*WIDE, None) else stored,

@@ -91,12 +91,12 @@ def _measured_lines(audit: Audit, options: argparse.Namespace) -> list[str]:
     some = None if options.all else LISTED
     lines = [f"{audit.rows} rows, {audit.priced} priced, {len(audit.violations)} beat the device floor"]
     for violation in audit.worst[:some]:
-        lines += [
+        times = f"{violation.ratio:.3f} of the floor {seconds(violation.floor_seconds)}"
+        lines.append(
             f"line {violation.line}: {violation.model} on {violation.devices} x {violation.hardware}, {violation.engine}: "
-            f"{violation.metric} {violation.value} is {seconds(violation.measured_seconds)}, "
-            f"{violation.ratio:.3f} of the floor {seconds(violation.floor_seconds)}",
-            *(f"    {cause}" for cause in violation.likely),
-        ]
+            f"{violation.metric} {violation.value} is {seconds(violation.measured_seconds)}, {times}"
+        )
+        lines += [f"    {cause}" for cause in violation.likely]
     lines += _more(len(audit.violations), some)
     lines += _counted("not priced", ((row.why, f"line {row.line}") for row in audit.unpriced), some)
     lines += _counted("remarks", ((row.why, f"line {row.line}") for row in audit.remarks), some)
@@ -192,12 +192,12 @@ def _kernel_lines(audit: KernelAudit, options: argparse.Namespace) -> list[str]:
     beaten = sum(group.violations for group in audit.groups.values())
     lines = [f"{audit.rows} rows, {audit.priced} priced, {beaten} beat the kernel floor"]
     for violation in audit.violations[:some]:
-        lines += [
-            f"{violation.file}:{violation.line}: {violation.kernel} {violation.dtype} on {violation.part}, {violation.source}: "
-            f"{seconds(violation.measured)} is {violation.ratio:.3f} of the floor {seconds(violation.floor)} "
-            f"({violation.rows} like rows beat theirs)",
-            f"    {violation.shape}",
-        ]
+        times = f"{seconds(violation.measured)} is {violation.ratio:.3f} of the floor {seconds(violation.floor)}"
+        lines.append(
+            f"{violation.file}:{violation.line}: {violation.kernel} {violation.dtype} on {violation.part}, "
+            f"{violation.source.strip()}: {times} ({violation.rows} like rows beat theirs)"
+        )
+        lines.append(f"    {violation.shape}")
     lines += _more(len(audit.violations), some)
     reasons = sorted(audit.unpriced.values(), key=lambda reason: -reason.rows)
     if reasons:
@@ -207,9 +207,8 @@ def _kernel_lines(audit: KernelAudit, options: argparse.Namespace) -> list[str]:
     lines += ["", "measured / kernel floor", f"  {'part':20} {'kernel':18} {'dtype':17} {'rows':>8}    least   median"]
     for key, group in sorted(audit.groups.items()):
         ratios = group.ratios
-        lines.append(
-            f"  {key.part:20} {key.kernel:18} {key.dtype:17} {ratios.rows:8} {ratios.least:8.2f} {ratios.quantile(0.5):8.2f}"
-        )
+        shown = f"{ratios.rows:8} {ratios.least:8.2f} {ratios.quantile(0.5):8.2f}"
+        lines.append(f"  {key.part:20} {key.kernel:18} {key.dtype:17} {shown}")
     return lines
 
 

@@ -36,9 +36,7 @@ def floor_trees(scenario: Scenario, book: Book) -> dict[str, Expr]:
         statistic.name: operate("*", "count", bind(formula(statistic, book.glossary, scenario.conventions), decoded))
         for statistic in ledger.statistics
     }
-    lines = []
-    for line in ledger.lines:
-        lines.append(_step_costs(cost_trees(line, scenario), sums))
+    lines = [_step_costs(cost_trees(line, scenario), sums) for line in ledger.lines]
     least = [
         _step_costs(cost_trees(line, scenario, least=True), sums) if line.op_class.least else costs
         for line, costs in zip(ledger.lines, lines, strict=True)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from flopmap.quantity import shown
-from flopmap.records.types import Crossing, Crossover, Part, Peak
+from flopmap.records.types import Crossing, Crossover, Figure, Part, Peak
 
 if TYPE_CHECKING:
     from flopmap.records.book import Book
 
+F = TypeVar("F", bound=Figure)
 MAX_COUNT = 1_000_000
 MAX_DIGITS = 7
 
@@ -73,7 +74,7 @@ def matrix_peak(part: Part, dtype: str, *, sheet: bool = False, narrow: bool = F
 
 
 def measured_crossing(part: Part, dtype: str, book: Book) -> Crossing | None:
-    """The batch at which measured GEMMs in a format leave memory for compute; None where the book has no such timings."""
+    """The batch at which measured GEMMs in a format leave memory for compute; None where the book has none."""
     if book.find("crossovers", part.id) is None:
         return None
     return next((row for row in book.record(Crossover, part.id).batches if row.dtype == dtype), None)
@@ -100,13 +101,16 @@ def together(part: Part, count: int) -> Part:
     """``count`` parts as one with all their rates and memories. No plan over them beats it: links cost nothing here."""
     if count == 1:
         return part
-    times = lambda figure: replace(figure, value=figure.value * count) if figure else None  # noqa: E731
+
+    def times(figure: F) -> F:
+        return replace(figure, value=figure.value * count)
+
     return replace(
         part,
         capacity_bytes=times(part.capacity_bytes),
         bandwidth_bytes_per_second=times(part.bandwidth_bytes_per_second),
         peaks=tuple(map(times, part.peaks)),
-        exp_per_second=times(part.exp_per_second),
+        exp_per_second=times(part.exp_per_second) if part.exp_per_second else None,
         on_chip=tuple(map(times, part.on_chip)),
     )
 

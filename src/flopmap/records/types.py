@@ -160,7 +160,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class OpClass(Record, frozen=True, kw_only=True):
     """A kind of work. ``cost`` maps a resource to its formula; ``conventions`` holds the other readings by name.
 
-    ``least`` are the costs that luck can lower, at the lowest that they can be: device floors take those. A gate says where it is ``available``: the first answer whose condition holds.
+    ``least`` are the costs that luck can lower, at the lowest that they can be: device floors take those. A gate says
+    where it is ``available``: the first answer whose condition holds.
     """
 
     kind: Literal["cost", "lever", "gate", "advice", "trap", "comparison"]
