@@ -92,8 +92,8 @@ def record(part: Part, found: list[Found]) -> Iterator[str]:
     yield "confidence: 0.8"
     yield f"part: {part.id}"
     yield "method: >-"
-    yield "  For each shape of weights larger than 4 times the on-chip memory, the shortest time of all engines and kernels:"
-    yield f"  median over batches up to {PLATEAU} (the plateau), over the median time a token of batches from {SLOPE} on"
+    yield "  For each shape of weights larger than 4 times the on-chip memory, the shortest time of all engines and"
+    yield f"  kernels: median over batches up to {PLATEAU} (the plateau), over the median time a token from {SLOPE} on"
     yield "  (the slope). The median over shapes, and where 8 in 10 of them lie. benchmarks/crossover.py derives it."
     yield "batches:"
     for one in found:

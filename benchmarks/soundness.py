@@ -34,8 +34,8 @@ LIMIT_SECONDS, LIMIT_BYTES = 180, 1 << 30
 HEAD = """# Floors that no measurement beats
 
 Made by `python benchmarks/soundness.py --write` from the tables of aiconfigurator-core {version}: kernel timings that
-its publisher measured with TensorRT-LLM, vLLM and SGLang. Each row is an op class of the book bound to the row's shapes and
-held against the law `kernel-floor`: what it must read and write less what on-chip memory can keep from the call before,
+its publisher measured with TensorRT-LLM, vLLM and SGLang. Each row is an op class of the book bound to the row's
+shapes and held against the law `kernel-floor`: what it must read and write less what on-chip memory can keep from the call before,
 at peak bandwidth; its products at the highest clock, the fastest accumulation and the narrowest type that operands are
 stored in. *Roofline* is the textbook figure: every operand over the bandwidth, products at the rated peak.
 
@@ -57,7 +57,7 @@ class Explanation(NamedTuple):
 EXPLAINED = (
     Explanation(
         "a100-sxm-80gb", "decode attention", "bf16", "TRTLLM 1.0.0",
-        "The rows imply up to 3.45 TB/s from a memory of 2.04 TB/s, with caches of gigabytes that fit no on-chip memory. "
+        "The rows imply up to 3.45 TB/s from a memory of 2.04 TB/s, with caches of gigabytes that fit on no chip. "
         "Tables of the other engines on the same part imply no more than its bandwidth. The likeliest reading is that "
         "sequences of these runs shared pages of the cache, so that the rows state more bytes than were moved.",
     ),

@@ -44,6 +44,7 @@ SUITE = (
     "tests.physics.test_goldens",
     "tests.physics.test_levers",
     "tests.physics.test_floors",
+    "tests.physics.test_least",
     "tests.physics.test_sensitivity",
     "tests.physics.test_peers",
     "tests.seed.test_floor_document",

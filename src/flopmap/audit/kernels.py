@@ -224,7 +224,7 @@ def _price(
             found.append(Unpriced(f"column {absent!r} is missing or empty", where))
             continue
         floor, naive, working_set = function(columns)
-        good = np.isfinite(floor) & (floor > 0)
+        good = np.isfinite(floor) & (floor > 0) & np.all([column >= 0 for column in columns.values()], axis=0)
         if not good.all():
             found.append(Unpriced("a shape is missing or not positive", where[~good]))
         times = measured[where]

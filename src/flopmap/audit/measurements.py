@@ -29,6 +29,7 @@ NOT_PRICED = (RowError, UnknownRecordError, ScenarioError, MachineError, ConfigE
 COLUMNS = ("hardware", "model", "metric", "value")
 MORE_PARTS = (2, 4, 8)
 NARROWER = ("fp8", "int4-group")
+ROUNDED = 1.01  # a size is stated with about 3 figures
 PER_TOKEN = 8.0  # tokens that speculative decoding brings in a step at best
 
 
@@ -246,6 +247,6 @@ def _file_size(held: Held) -> str:
     if not stated:
         return ""
     size, ours = float(stated[1]), held.pricings[0][0].totals["resident"]
-    if size * 1e9 < ours <= size * 2**30 * 1.01:
+    if size * 1e9 * ROUNDED < ours <= size * 2**30 * ROUNDED:
         return f"{size:g} GB is less than the {ours / 1e9:.2f} GB of the weights: GiB is suspected"
     return ""

@@ -93,8 +93,8 @@ def _measured_lines(audit: Audit, options: argparse.Namespace) -> list[str]:
     for violation in audit.worst[:some]:
         times = f"{violation.ratio:.3f} of the floor {seconds(violation.floor_seconds)}"
         lines.append(
-            f"line {violation.line}: {violation.model} on {violation.devices} x {violation.hardware}, {violation.engine}: "
-            f"{violation.metric} {violation.value} is {seconds(violation.measured_seconds)}, {times}"
+            f"line {violation.line}: {violation.model} on {violation.devices} x {violation.hardware}, "
+            f"{violation.engine}: {violation.metric} {violation.value} is {seconds(violation.measured_seconds)}, {times}"
         )
         lines += [f"    {cause}" for cause in violation.likely]
     lines += _more(len(audit.violations), some)
