@@ -35,9 +35,9 @@ HEAD = """# Floors that no measurement beats
 
 Made by `python benchmarks/soundness.py --write` from the tables of aiconfigurator-core {version}: kernel timings that
 its publisher measured with TensorRT-LLM, vLLM and SGLang. Each row is an op class of the book bound to the row's
-shapes and held against the law `kernel-floor`: what it must read and write less what on-chip memory can keep from the call before,
-at peak bandwidth; its products at the highest clock, the fastest accumulation and the narrowest type that operands are
-stored in. *Roofline* is the textbook figure: every operand over the bandwidth, products at the rated peak.
+shapes and held against the law `kernel-floor`: what it must read and write less what on-chip memory can keep from the
+call before, at peak bandwidth; its products at the highest clock, the fastest accumulation and the narrowest type that
+operands are stored in. *Roofline* is the textbook figure: every operand over the bandwidth, products at the rated peak.
 
 {rows:,} rows, {priced:,} priced; {beaten:,} beat the roofline, **{violations} beat our floor**, all of them explained
 below. *Large* rows are those whose working set is more than 4 times the on-chip memory, where a cache cannot help.

@@ -117,7 +117,9 @@ def test_keys_of_192_have_values_of_128_unless_the_table_says_otherwise(tmp_path
 def test_latent_attention_reads_one_latent_for_all_heads(tmp_path: Path, book: Book) -> None:
     row = {**DECODE, "kernel": "mla_decode", "heads": 1, "batch": 128}
     operands = 128 * (1 * (2 * 512 + 64) + 576) * 2
-    assert floor(tmp_path, book, row) == pytest.approx((128 * 8191 * 576 * 2 + operands - ON_CHIP) / BANDWIDTH, rel=1e-12)
+    assert floor(tmp_path, book, row) == pytest.approx(
+        (128 * 8191 * 576 * 2 + operands - ON_CHIP) / BANDWIDTH, rel=1e-12
+    )
 
 
 def test_tokens_may_all_choose_the_same_experts(tmp_path: Path, book: Book) -> None:

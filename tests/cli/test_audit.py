@@ -13,7 +13,9 @@ from tests.cli.support import LLAMA_8B, data, flopmap, refused, text
 if TYPE_CHECKING:
     from pathlib import Path
 
-HEADER = "hardware,num_devices,engine,model,weight_dtype,batch_or_concurrency,input_len,output_len,metric,value,unit,notes"
+HEADER = (
+    "hardware,num_devices,engine,model,weight_dtype,batch_or_concurrency,input_len,output_len,metric,value,unit,notes"
+)
 FINE = f"h100-sxm,1,vLLM,{LLAMA_8B},BF16,1,1024,512,tpot_ms,12,ms,batch_kind=static"
 FAST = f"h100-sxm,1,vLLM,{LLAMA_8B},BF16,1,1024,512,tpot_ms,1.2,ms,batch_kind=static"
 KERNELS = "hardware,kernel,dtype,m,n,k,latency_us\nh100-sxm,gemm,bf16,1,8192,8192,{time}\n"
@@ -29,8 +31,10 @@ def measurements(tmp_path: Path) -> str:
 def test_violations_come_first_then_what_is_not_priced_then_the_distribution(measurements: str) -> None:
     lines = text("audit", measurements).splitlines()
     assert lines[0] == "4 rows, 2 priced, 1 beat the device floor"
-    assert lines[1].startswith(f"line 3: {LLAMA_8B} on 1 x h100-sxm, vLLM: tpot_ms 1.2 is 1.2 ms, 0.2")
-    assert lines[2] == "    speculative decoding or MTP: possible with 3.77 tokens a step"
+    assert lines[1].startswith(
+        f"line 3: {LLAMA_8B} on 1 x h100-sxm, vLLM: tpot_ms 1.2 is 1.200 ms, 0.266 of the floor 4.505 ms"
+    )
+    assert lines[2] == "    speculative decoding or MTP: possible with 3.75 tokens a step"
     assert "not priced: 2 rows" in lines
     assert any("(line 4)" in line and "h1000" in line for line in lines)
     assert any("(line 5)" in line and "2 cells where the header has 12 columns" in line for line in lines)
@@ -55,7 +59,7 @@ def test_every_row_is_written_with_its_floor_or_the_reason(measurements: str, tm
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [bool(row["floor"]) for row in rows[:3]] == [True, True, False]
-    assert float(rows[0]["floor"]) == pytest.approx(4.53, abs=0.01)  # ms: 15 GB over 3.35 TB/s
+    assert float(rows[0]["floor"]) == pytest.approx(4.505, abs=0.001)  # ms: 15.1 GB over 3.35 TB/s
     assert rows[0]["not_priced"] == ""
     assert "h1000" in rows[2]["not_priced"]
 
@@ -70,7 +74,7 @@ def test_kernels_are_held_against_their_floor(tmp_path: Path) -> None:
     path.write_text(KERNELS.format(time=7.0))
     lines = text("audit", "--kernels", str(path)).splitlines()
     assert lines[0] == "1 rows, 1 priced, 1 beat the kernel floor"
-    assert lines[1].startswith("kernels.csv:2: gemm bf16 on h100-sxm, : 7 µs is 0.498 of the floor 14.05 µs")
+    assert lines[1].startswith("kernels.csv:2: gemm bf16 on h100-sxm: 7.000 µs is 0.497 of the floor 14.10 µs")
     assert flopmap("audit", "--kernels", str(tmp_path), "--fail").code == 1
     path.write_text(KERNELS.format(time=70.0))
     found = json.loads(text("audit", "--kernels", str(path), "--json"))

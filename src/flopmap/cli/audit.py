@@ -91,10 +91,11 @@ def _measured_lines(audit: Audit, options: argparse.Namespace) -> list[str]:
     some = None if options.all else LISTED
     lines = [f"{audit.rows} rows, {audit.priced} priced, {len(audit.violations)} beat the device floor"]
     for violation in audit.worst[:some]:
-        times = f"{violation.ratio:.3f} of the floor {seconds(violation.floor_seconds)}"
+        times = f"{seconds(violation.measured_seconds)}, {violation.ratio:.3f} of the floor "
+        times += seconds(violation.floor_seconds)
         lines.append(
             f"line {violation.line}: {violation.model} on {violation.devices} x {violation.hardware}, "
-            f"{violation.engine}: {violation.metric} {violation.value} is {seconds(violation.measured_seconds)}, {times}"
+            f"{violation.engine}: {violation.metric} {violation.value} is {times}"
         )
         lines += [f"    {cause}" for cause in violation.likely]
     lines += _more(len(audit.violations), some)
@@ -194,8 +195,8 @@ def _kernel_lines(audit: KernelAudit, options: argparse.Namespace) -> list[str]:
     for violation in audit.violations[:some]:
         times = f"{seconds(violation.measured)} is {violation.ratio:.3f} of the floor {seconds(violation.floor)}"
         lines.append(
-            f"{violation.file}:{violation.line}: {violation.kernel} {violation.dtype} on {violation.part}, "
-            f"{violation.source.strip()}: {times} ({violation.rows} like rows beat theirs)"
+            f"{violation.file}:{violation.line}: {violation.kernel} {violation.dtype} on {violation.part}"
+            f"{', ' * bool(violation.source)}{violation.source}: {times} ({violation.rows} like rows beat theirs)"
         )
         lines.append(f"    {violation.shape}")
     lines += _more(len(audit.violations), some)
