@@ -11,8 +11,8 @@ from flopmap.floor.grid import decode_grid
 from flopmap.floor.roofline import Pricer
 from flopmap.machine.machine import measured_crossing, on_chip_bytes, together
 from flopmap.records.formula import value
-from flopmap.records.resolve import costs
-from flopmap.records.types import OpClass, Part
+from flopmap.records.resolve import costs, law
+from flopmap.records.types import Law, OpClass, Part
 from flopmap.step import decode_step
 from tests.physics.support import LLAMA_8B, priced, scenario_of, with_part
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from flopmap.records.book import Book
 
 MIXTRAL = "mistralai/Mixtral-8x7B-v0.1"
-EXPERTS = {"d_in": 10, "width": 30, "gated": 1, "experts": 8, "top_k": 2, "bias": 0, "weight_bytes": 2, "act_bytes": 3}
+EXPERTS = {"d_in": 10, "width": 30, "gated": 1, "experts": 8, "top_k": 3, "bias": 0, "weight_bytes": 2, "act_bytes": 3}
 
 
 def test_at_least_the_experts_of_one_token_are_read(book: Book) -> None:
     record = book.record(OpClass, "moe-experts")
     for tokens in (1, 7, 1000):
         spent = {name: value(tree, {**EXPERTS, "t": tokens}) for name, tree in costs(record, {}, least=True).items()}
-        # two experts of three matrices of 300; a row of 10 in and one out, each token's once
-        assert spent["weights"] == 2 * 900 * 2
+        # three experts of three matrices of 300; a row of 10 in and one out, each token's once
+        assert spent["weights"] == 3 * 900 * 2
         assert spent["activations"] == 2 * tokens * 10 * 3
-        assert spent["matrix"] == 2 * tokens * 2 * 900
+        assert spent["matrix"] == 2 * tokens * 3 * 900
     biased = costs(record, {}, least=True)["weights"]
-    assert value(biased, {**EXPERTS, "bias": 1, "t": 7}) == 2 * (900 * 2 + (2 * 30 + 10) * 3)
+    assert value(biased, {**EXPERTS, "bias": 1, "t": 7}) == 3 * (900 * 2 + (2 * 30 + 10) * 3)
     # half an expert a token: a rank that sees half of the tokens
     shared = costs(record, {}, least=True)["activations"]
     assert value(shared, {**EXPERTS, "top_k": 0.5, "t": 8}) == 2 * 4 * 10 * 3
@@ -98,3 +98,15 @@ def test_measured_gemms_leave_memory_near_the_ridge(book: Book) -> None:
         assert 0.85 * ridge < found.low <= found.value <= found.high < 1.15 * ridge
     assert measured_crossing(book.record(Part, "h100-sxm"), "fp4", book) is None
     assert measured_crossing(book.record(Part, "t4"), "bf16", book) is None
+
+
+def test_a_kernel_alone_moves_all_its_operands_but_what_the_chip_keeps(book: Book) -> None:
+    given = {"weights": 100, "kv_traffic": 20, "state": 3, "activations": 40, "logit_traffic": 5, "on_chip": 60}
+    quantities = law(book.record(Law, "kernel-floor"), {})
+    assert value(quantities["device_bytes"], given) == 100 + 20 + 3 + 40 + 5 - 60
+    assert value(quantities["device_bytes"], {**given, "on_chip": 1000}) == 0
+    assert value(quantities["memory_seconds"], {**given, "bandwidth": 4}) == 108 / 4
+    # the rest is the device floor's
+    device = book.record(Law, "device-floor").quantities
+    own = book.record(Law, "kernel-floor").quantities
+    assert {name for name in own if own[name] != device[name]} == {"device_bytes"}
