@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flopmap.records.book import Book
 
 MIXTRAL = "mistralai/Mixtral-8x7B-v0.1"
-EXPERTS = {"d_in": 10, "width": 30, "gated": 1, "experts": 8, "top_k": 3, "bias": 0, "weight_bytes": 2, "act_bytes": 3}
+EXPERTS = {"d_in": 10, "width": 30, "gated": 1, "experts": 8, "top_k": 3, "bias": 0, "weight_bytes": 2, "act_bytes": 5}
 
 
 def test_at_least_the_experts_of_one_token_are_read(book: Book) -> None:
@@ -29,13 +29,13 @@ def test_at_least_the_experts_of_one_token_are_read(book: Book) -> None:
         spent = {name: value(tree, {**EXPERTS, "t": tokens}) for name, tree in costs(record, {}, least=True).items()}
         # three experts of three matrices of 300; a row of 10 in and one out, each token's once
         assert spent["weights"] == 3 * 900 * 2
-        assert spent["activations"] == 2 * tokens * 10 * 3
+        assert spent["activations"] == 2 * tokens * 10 * 5
         assert spent["matrix"] == 2 * tokens * 3 * 900
     biased = costs(record, {}, least=True)["weights"]
-    assert value(biased, {**EXPERTS, "bias": 1, "t": 7}) == 3 * (900 * 2 + (2 * 30 + 10) * 3)
+    assert value(biased, {**EXPERTS, "bias": 1, "t": 7}) == 3 * (900 * 2 + (2 * 30 + 10) * 5)
     # half an expert a token: a rank that sees half of the tokens
     shared = costs(record, {}, least=True)["activations"]
-    assert value(shared, {**EXPERTS, "top_k": 0.5, "t": 8}) == 2 * 4 * 10 * 3
+    assert value(shared, {**EXPERTS, "top_k": 0.5, "t": 8}) == 2 * 4 * 10 * 5
 
 
 def test_the_device_floor_of_a_mixture_reads_fewest_experts_and_the_operation_floor_the_expected(book: Book) -> None:

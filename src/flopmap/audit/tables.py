@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BLOCK = 1 << 17
-MAX_CELL = 1 << 20
+MAX_LINES = 50  # of one record
 
 
 class TableError(ValueError):
@@ -53,19 +53,13 @@ def csv_rows(path: Path) -> Iterator[tuple[int, dict[str, str] | str]]:
     """Each row of a CSV file with the number of its line: its cells by column, or what is wrong with it."""
     import csv
 
-    csv.field_size_limit(MAX_CELL)
+    header: list[str] | None = None
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        reader = csv.reader(file)
-        header: list[str] | None = None
-        start = 1
-        while True:
+        for line, text, closed in _records(file):
             try:
-                cells = next(reader)
-            except StopIteration:
-                break
+                cells = next(csv.reader(text.splitlines(keepends=True)), []) if '"' in text else _plain(text)
             except csv.Error as error:
-                yield start, f"not CSV: {error}"
-                start = reader.line_num + 1
+                yield line, f"not CSV: {error}"
                 continue
             if header is None:
                 header = [name.strip() for name in cells]
@@ -73,12 +67,43 @@ def csv_rows(path: Path) -> Iterator[tuple[int, dict[str, str] | str]]:
                 if twice:
                     raise TableError(f"{path}: column {twice[0]!r} appears more than once")
             elif cells and len(cells) != len(header):
-                yield start, f"{len(cells)} cells where the header has {len(header)} columns"
+                wrong = f"{len(cells)} cells where the header has {len(header)} columns"
+                yield line, wrong if closed else f"a quote that is not closed; {wrong}"
             elif any(cells):
-                yield start, dict(zip(header, cells, strict=True))
-            start = reader.line_num + 1
-        if header is None:
-            raise TableError(f"{path}: an empty file, without a line of column names")
+                yield line, dict(zip(header, cells, strict=True))
+    if header is None:
+        raise TableError(f"{path}: an empty file, without a line of column names")
+
+
+def _plain(text: str) -> list[str]:
+    """The cells of a record without quotes."""
+    bare = text.rstrip("\r\n")
+    return bare.split(",") if bare else []
+
+
+def _records(file: Iterable[str]) -> Iterator[tuple[int, str, bool]]:
+    """Each record with the number of its first line, and whether its quotes are closed within a few lines.
+
+    One that is not closed is its first line alone, so that a stray quote does not swallow the rest of the file.
+    """
+    lines = enumerate(file, 1)
+    waiting: list[tuple[int, str]] = []
+    while True:
+        record: list[tuple[int, str]] = []
+        quotes = 0
+        while not record or (quotes % 2 and len(record) < MAX_LINES):
+            following = waiting.pop(0) if waiting else next(lines, None)
+            if following is None:
+                break
+            record.append(following)
+            quotes += following[1].count('"')
+        if not record:
+            return
+        if quotes % 2:
+            waiting = record[1:] + waiting
+            yield *record[0], False
+        else:
+            yield record[0][0], "".join(text for _, text in record), True
 
 
 def _csv(path: Path, words: set[str], rows: int) -> Iterator[Block]:
