@@ -25,11 +25,9 @@ from flopmap.records.book import load
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flopmap.audit.tables import Block
     from flopmap.records.book import Book
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "soundness.md"
-UNGATED = (512, 22)  # experts and those of a token of Nemotron 3, whose experts have no gate; the tables do not say so
 LIMIT_SECONDS, LIMIT_BYTES = 180, 1 << 30
 HEAD = """# Floors that no measurement beats
 
@@ -96,23 +94,10 @@ def main() -> int:
 
 def kernels(folder: Path, book: Book) -> KernelAudit:
     """Every table of a folder, held against the floors."""
-    audit = KernelAudit(book, without_gate)
+    audit = KernelAudit(book)
     for path in sorted(folder.rglob("*.parquet")):
         audit.read(path)
     return audit
-
-
-def without_gate(block: Block) -> Block:
-    """The tables do not say which experts have a gate: of one model, known by its numbers, they have none."""
-    numbers = block.numbers
-    if {"num_experts", "topk"} <= numbers.keys():
-        sources = block.words["kernel_source"]
-        plain = [source for source, name in enumerate(sources.names) if "nongated" in name]
-        ungated = (numbers["num_experts"] == UNGATED[0]) & (numbers["topk"] == UNGATED[1])
-        for source in plain:
-            ungated |= sources.codes == source
-        numbers["gated"] = 1.0 - ungated
-    return block
 
 
 def explanation(violation: Violation) -> Explanation | None:

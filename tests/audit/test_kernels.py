@@ -136,6 +136,9 @@ def test_a_rank_has_its_share_of_experts_and_of_their_width(tmp_path: Path, book
     assert floor(tmp_path, book, {**many, "moe_ep_size": 4}) == pytest.approx(whole / 4, rel=1e-12)
     ungated = {**many, "kernel_source": "moe_nongated"}
     assert floor(tmp_path, book, ungated) == pytest.approx(whole * 2 / 3, rel=1e-12)
+    nemotron = {**many, "num_experts": 512, "topk": 22}
+    assert floor(tmp_path, book, nemotron) == pytest.approx(whole * 11 * 2 / 3, rel=1e-12)
+    assert floor(tmp_path, book, {**nemotron, "gated": 1}) == pytest.approx(whole * 11, rel=1e-12)
 
 
 def test_every_kernel_and_type_stands_for_records_of_the_book(book: Book) -> None:

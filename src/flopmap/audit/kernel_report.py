@@ -12,7 +12,6 @@ from flopmap.audit.tables import Labels, blocks
 from flopmap.machine.machine import on_chip_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     import numpy as np
@@ -84,9 +83,8 @@ class Reason(msgspec.Struct):
 class KernelAudit:
     """Tables of kernels, block by block. Memory grows with the kinds of rows and not with the rows."""
 
-    def __init__(self, book: Book, prepare: Callable[[Block], Block] | None = None) -> None:
+    def __init__(self, book: Book) -> None:
         self.book = book
-        self.prepare = prepare
         self.rows = 0
         self.groups: dict[Key, Group] = {}
         self.unpriced: dict[str, Reason] = {}
@@ -102,12 +100,10 @@ class KernelAudit:
         """The groups of rows that beat their floor, the furthest below it first."""
         return sorted(self._violations.values(), key=lambda violation: violation.ratio)
 
-    def read(self, path: Path, progress: Callable[[int], None] | None = None) -> None:
+    def read(self, path: Path) -> None:
         """Hold a table against the floors. Raises :class:`TableError` when it cannot be read at all."""
         for block in blocks(path, WORDS):
-            self._add(path, self.prepare(block) if self.prepare else block)
-            if progress:
-                progress(self.rows)
+            self._add(path, block)
 
     def _add(self, path: Path, block: Block) -> None:
         self.rows += block.rows + len(block.faults)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
+UNGATED = (512, 22)  # experts of Nemotron 3, and those of a token
 BIG = 4  # times the on-chip memory: a working set beyond it mostly comes from device memory
 NO_WINDOW = 2.0**40  # tokens
 
@@ -296,11 +297,18 @@ def _lengths(block: Block, kernel: str) -> dict[str, Array | None]:
 
 
 def _gated(block: Block) -> Array:
-    """1, or 0 where the kernel's name says that its experts have no gate."""
+    """Experts have a gate, but where their kernel's name denies it and in Nemotron 3, which is known by its numbers."""
     import numpy as np
 
     sources = _labels(block, ("kernel_source", "backend"))
-    return np.array(["nongated" not in name for name in sources.names], dtype=np.float64)[sources.codes]
+    gated = np.array(["nongated" not in name for name in sources.names], dtype=np.float64)[sources.codes]
+    experts, top_k = (
+        next(
+            (block.numbers[name] for name in (column, *COLUMNS[column]) if name in block.numbers), np.zeros(block.rows)
+        )
+        for column in ("experts", "top_k")
+    )
+    return np.where((experts == UNGATED[0]) & (top_k == UNGATED[1]), 0.0, gated)
 
 
 def _value_dim(block: Block) -> Array | None:
