@@ -20,7 +20,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from flopmap.audit.kernels import BIG, TYPES, WORDS
+from flopmap.audit.kernel_names import TYPES, WORDS
+from flopmap.audit.kernels import BIG
 from flopmap.audit.names import part_id
 from flopmap.audit.tables import blocks
 from flopmap.machine.machine import on_chip_bytes

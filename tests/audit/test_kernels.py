@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from flopmap.audit.kernel_names import KERNELS, NAMES, TYPES
 from flopmap.audit.kernel_report import KernelAudit
-from flopmap.audit.kernels import KERNELS, NAMES, TYPES, Priced, Unpriced, price
+from flopmap.audit.kernels import Priced, Unpriced, price
 from flopmap.audit.tables import TableError, blocks
 from flopmap.records.types import Format, OpClass
 
@@ -156,6 +157,10 @@ def test_every_kernel_and_type_stands_for_records_of_the_book(book: Book) -> Non
         ({"latency_us": 0}, "latency is no positive number"),
         ({"latency_us": "fast"}, "latency is no positive number"),
         ({"kernel": "softmax"}, "kernel 'softmax': no op class for it"),
+        (
+            {"kernel": "grouped_gemm_up_decode"},
+            "kernel 'grouped_gemm_up_decode': m is an average over experts, and not that of a run",
+        ),
         ({"m": ""}, "column 'm' is missing or empty"),
         ({"m": -4}, "a shape is missing or not positive"),
         ({"hardware": "v100-sxm2", "dtype": "sq"}, "v100-sxm2 has no peak on record for sq"),

@@ -151,6 +151,7 @@ def test_several_parts_are_one_with_all_their_rates(devices: int, book: Book) ->
         ({"batch_or_concurrency": "1.5"}, "batch_or_concurrency '1.5': not a whole number"),
         ({"metric": "ttft_ms", "input_len": ""}, "input_len is missing or 0: a prefill has tokens"),
         ({**END_TO_END, "output_len": "0"}, "output_len is missing or 0"),
+        ({"engine": "Ollama", "weight_dtype": ""}, "weight_dtype is empty: what Ollama runs comes in many formats"),
         ({"notes": "spec_decode=mtp"}, "speculative decoding (mtp): a step brings more than one token"),
         ({"metric": "ttft_ms", "notes": "prefix caching on"}, "prefix caching: not all of the input is processed"),
     ],

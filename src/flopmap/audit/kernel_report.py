@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from flopmap.audit.distribution import Distribution
-from flopmap.audit.kernels import BIG, WORDS, Priced, price
+from flopmap.audit.kernel_names import WORDS
+from flopmap.audit.kernels import BIG, Priced, price
 from flopmap.audit.tables import Labels, blocks
 from flopmap.machine.machine import on_chip_bytes
 

@@ -26,6 +26,7 @@ TIMES, RATES = (
 )
 ANY_BATCH = 10**6  # a batch that is not stated: no larger one would bring a token cheaper
 LARGEST = 1e12
+FILES_OF_ANY_FORMAT = ("llama.cpp", "Ollama", "MLX", "mlx")
 EIGHT_BIT_CACHE = "fp8"
 
 
@@ -73,6 +74,9 @@ def read(line: int, cells: Mapping[str, str], book: Book) -> Reading:
     _accepted(metric, notes)
     value = _value(cells, metric)
     stored = format_id(cells.get("weight_dtype", ""), book)
+    engine = cells.get("engine", "").strip()
+    if stored is None and engine.startswith(FILES_OF_ANY_FORMAT):
+        raise RowError(f"weight_dtype is empty: what {engine} runs comes in many formats")
     kv = _cache(cells, stored, book)
     batch = _whole(cells, "batch_or_concurrency") or 0
     static = "batch_kind=static" in notes or "single_stream" in notes or batch == 1
@@ -139,7 +143,7 @@ def _cache(cells: Mapping[str, str], stored: str | None, book: Book) -> str:
     text = cells.get("kv_dtype", "").strip()
     if text:
         return {"f16": "fp16"}.get(text.lower()) or format_id(text, book) or "auto"
-    narrow = stored not in (*WIDE, None) and not cells.get("engine", "").startswith(("llama.cpp", "Ollama"))
+    narrow = stored not in (*WIDE, None) and not cells.get("engine", "").startswith(FILES_OF_ANY_FORMAT)
     return EIGHT_BIT_CACHE if narrow else "auto"
 
 
