@@ -38,7 +38,10 @@ call before, at peak bandwidth; its products at the highest clock, the fastest a
 operands are stored in. *Roofline* is the textbook figure: every operand over the bandwidth, products at the rated peak.
 
 {rows:,} rows, {priced:,} priced; {beaten:,} beat the roofline, **{violations} beat our floor**, all of them explained
-below. *Large* rows are those whose working set is more than 4 times the on-chip memory, where a cache cannot help.
+below. {kept:,} of those that beat the roofline have a working set that on-chip memory holds: what a roofline misses is
+the cache. (Of the 15,290 bf16 GEMMs of the L40S that beat it, 14,936 fit into its L2 and none is bound by compute, so
+neither clock nor accumulation explains them.) *Large* rows are those whose working set is more than 4 times the on-chip
+memory, where a cache cannot help.
 """
 
 
@@ -119,6 +122,7 @@ def page(audit: KernelAudit, measurements: Path | None, book: Book) -> str:
         rows=audit.rows,
         priced=audit.priced,
         beaten=sum(group.beats_roofline for group in groups),
+        kept=sum(group.kept for group in groups),
         violations=sum(group.violations for group in groups),
     )
     lines = [head, *_groups(audit), "", "## The rows that beat the floor", ""]

@@ -195,6 +195,8 @@ def test_an_audit_counts_rows_violations_and_large_working_sets(tmp_path: Path, 
     (group,) = audit.groups.values()
     assert (group.violations, group.ratios.rows, group.big.rows) == (2, 4, 1)
     assert group.ratios.least == pytest.approx(0.5)
+    # the roofline of 134 MB is 40 us, the floor 14 us: all three beat it, and 87 MB on chip do not hold them
+    assert (group.beats_roofline, group.kept) == (3, 0)
     (violation,) = audit.violations
     assert (violation.rows, violation.line) == (2, 2)  # the header is line 1
     assert violation.ratio == pytest.approx(0.5)

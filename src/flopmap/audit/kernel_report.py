@@ -43,14 +43,18 @@ class Group:
         self.big = Distribution()  # working sets of more than BIG times the on-chip memory
         self.violations = 0
         self.beats_roofline = 0
+        self.kept = 0  # of those, rows whose working set on-chip memory holds
 
     def add(self, priced: Priced) -> None:
         """Count rows."""
         ratios = priced.measured / priced.floor
         self.ratios.add(ratios)
-        self.big.add(ratios[priced.working_set > BIG * on_chip_bytes(priced.part)])
+        on_chip = on_chip_bytes(priced.part)
+        self.big.add(ratios[priced.working_set > BIG * on_chip])
         self.violations += int((ratios < 1).sum())
-        self.beats_roofline += int((priced.measured < priced.naive).sum())
+        beats = priced.measured < priced.naive
+        self.beats_roofline += int(beats.sum())
+        self.kept += int((beats & (priced.working_set <= on_chip)).sum())
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Tables of kernel timings held against the kernel floor: each row becomes an op class bound to the row's shapes.
 
-Which columns of a table are which symbols of an op class is said in kernel_names.py. The costs are the op class's record,
-the floor is the law ``kernel-floor``; both become one function of arrays for each part, which prices a block at a time.
+Which columns of a table are which symbols of an op class is said in kernel_names.py. The costs are the record of the op
+class, the floor is the law ``kernel-floor``; both become one function of arrays for each part, which prices a block.
 """
 
 from __future__ import annotations
