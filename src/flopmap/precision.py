@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from flopmap.decoding import FIRST
-from flopmap.machine.machine import dtypes, matrix_peak
+from flopmap.machine.machine import dtypes, fastest_peak, matrix_peak
 from flopmap.records.formula import value
 from flopmap.records.resolve import law
 from flopmap.records.types import Format, Law
@@ -31,6 +31,7 @@ class Wanted(NamedTuple):
 class Precision(msgspec.Struct, frozen=True, kw_only=True):
     """Formats of activations, weights and cache; ``math`` is the data type that GEMMs over the weights multiply in.
 
+    ``cache_math`` is the fastest that attention can multiply in: a narrow cache can be multiplied as it is stored.
     ``stored`` are bytes a parameter of the ops (by name) whose matrices are in another format than ``weights``.
     """
 
@@ -40,6 +41,7 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True):
     state: Format
     math: str
     activation_math: str
+    cache_math: str
     stored: dict[str, float] = {}
 
 
@@ -70,6 +72,7 @@ def read_precision(wanted: Wanted, book: Book, checkpoint: Checkpoint, machine: 
         state=book.record(Format, checkpoint.state_dtype) if checkpoint.state_dtype else activations,
         math=native or math,
         activation_math=math,
+        cache_math=max((math, *kv.math), key=lambda dtype: fastest_peak(machine.part, dtype)),
         stored=stored,
     )
 

@@ -25,6 +25,9 @@ COUNTED = ("README.md", "CHANGELOG.md", "docs/design.md")
 DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 OVERLAY = "my-book"
+MEASUREMENTS = """hardware,num_devices,engine,model,batch_or_concurrency,input_len,output_len,metric,value,unit,notes
+h100-sxm,1,vLLM,meta-llama/Llama-3.1-8B,1,1024,512,tpot_ms,7.1,ms,batch_kind=static
+"""
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -110,9 +113,9 @@ def overlay_files() -> dict[str, str]:
 
 
 def furnish(folder: Path) -> None:
-    """Put what the examples need into a folder: configs, and the overlay of CONTRIBUTING.md."""
+    """Put what the examples need into a folder: configs, results, and the overlay of CONTRIBUTING.md."""
     configs = {name: json.dumps(fields) for name, fields in CONFIGS.items()}
-    for name, text in {**configs, **overlay_files()}.items():
+    for name, text in {**configs, **overlay_files(), "measurements.csv": MEASUREMENTS}.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

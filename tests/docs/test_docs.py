@@ -117,7 +117,7 @@ def test_an_example_runs_and_prints_what_is_pasted_below_it(example: Example) ->
 
 
 def test_each_document_has_examples() -> None:
-    without = {"design.md", "oracle.md"}
+    without = {"design.md", "oracle.md", "soundness.md"}
     assert {example.document for example in all_examples()} == {path.name for path in DOCUMENTS} - without
 
 
@@ -220,6 +220,9 @@ def test_the_formulas_of_the_design_are_those_of_the_laws(book: Book) -> None:
     listed: dict[str, dict[str, str]] = {}
     for law, quantity, formula in table:
         listed.setdefault(law, {})[quantity] = formula
+    own = listed.pop("kernel-floor")  # in the rest it is the device floor, which it extends
+    kernel, device = (book.record(Law, name).quantities for name in ("kernel-floor", "device-floor"))
+    assert own == {name: kernel[name].formula for name in kernel if kernel[name] != device[name]}
     assert listed.keys() == {"roofline", "device-floor", "engine-floor", "estimate"}
     for law, formulas in listed.items():
         quantities = book.record(Law, law).quantities
@@ -382,3 +385,35 @@ def test_a_figure_is_what_the_command_prints(figure: Figure) -> None:
         assert cell.startswith(written)
         assert f"{figure.found(data) / figure.unit:,.{len(number.partition('.')[2])}f}" == number
         assert not data["memory"]["fits"]
+
+
+# -- soundness --------------------------------------------------------------------------------------------------------
+
+
+def test_no_row_beats_its_floor_without_a_reason() -> None:
+    page = (ROOT / "docs" / "soundness.md").read_text()
+    total, priced, roofline, beaten = (
+        int(number.replace(",", ""))
+        for found in re.findall(r"([\d,]+) rows, ([\d,]+) priced; ([\d,]+) beat the roofline, \*\*([\d,]+) beat", page)
+        for number in found
+    )
+    kinds = [
+        [int(cell.replace(",", "")) for cell in cells[3:6]]
+        for cells in rows(page)
+        if len(cells) >= 9 and cells[3][0].isdigit()  # a kind without large rows has no last cell
+    ]
+    assert [priced, roofline, beaten] == [sum(column) for column in zip(*kinds, strict=True)]
+    assert total >= priced
+    explained = re.findall(r"^- \*\*(\d+) rows\*\*", page, re.MULTILINE)
+    assert sum(map(int, explained)) == beaten
+    assert "NOT EXPLAINED" not in page
+    assert f"and {beaten} beat our floor" in README.read_text().replace("\n  ", " ")
+
+
+def test_the_floor_of_large_gemms_is_close() -> None:
+    # of rows whose working set is more than 4 times the on-chip memory, half are within 1.6 of the floor
+    page = (ROOT / "docs" / "soundness.md").read_text()
+    for part in ("h100-sxm", "h200-sxm", "a100-sxm-80gb"):
+        (cells,) = [cells for cells in rows(page) if cells[:3] == [part, "gemm", "bf16"]]
+        assert cells[5] == "0"
+        assert float(cells[9]) <= 1.6

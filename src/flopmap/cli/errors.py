@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flopmap.audit.tables import TableError
 from flopmap.machine.machine import MachineError
 from flopmap.model.config import ConfigError, MissingFileError
 from flopmap.quantity import QuantityError
@@ -12,4 +13,4 @@ from flopmap.records.formula import FormulaError
 from flopmap.step import ScenarioError
 
 USAGE = (ScenarioError, MachineError, QuantityError, UnknownRecordError, MissingFileError, MissingBookError)
-FAILURES = (ConfigError, BookError, FormulaError, ConditionError)
+FAILURES = (TableError, ConfigError, BookError, FormulaError, ConditionError)

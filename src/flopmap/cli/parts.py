@@ -9,7 +9,7 @@ from flopmap.records.book import Book, load, to_data, to_json
 from flopmap.records.types import Part
 from flopmap.report import parts as report
 from flopmap.report.filters import TYPES, is_filter, read_filter
-from flopmap.scenario import ScenarioError
+from flopmap.step import ScenarioError
 
 if TYPE_CHECKING:
     import argparse

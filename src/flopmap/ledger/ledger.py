@@ -34,7 +34,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One op of the ledger.
 
     ``formats`` are bytes of an element by symbol, ``statistics`` the step's sums by symbol, ``math`` the data type of
-    its matrix FLOP.
+    its matrix FLOP, ``fastest_math`` the fastest one that any implementation could use.
     """
 
     op: Op
@@ -42,6 +42,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     formats: dict[str, float]
     statistics: dict[str, Statistic]
     math: str
+    fastest_math: str
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,12 +115,13 @@ def _line(op: Op, scenario: Scenario, precision: Precision, book: Book, formats:
     wide = formats["weight_bytes"] >= formats["act_bytes"]
     own = op.weights == "weights" and not (wide and stored is not None)
     math = precision.math if own else precision.activation_math
-    return Line(op=op, op_class=record, formats=formats, statistics=statistics, math=math)
+    fastest = precision.cache_math if "kv_bytes" in used else math
+    return Line(op=op, op_class=record, formats=formats, statistics=statistics, math=math, fastest_math=fastest)
 
 
-def op_costs(op: Op, record: OpClass, conventions: Mapping[str, str]) -> dict[str, Expr]:
+def op_costs(op: Op, record: OpClass, conventions: Mapping[str, str], *, least: bool = False) -> dict[str, Expr]:
     """The formulas of an op. What does not run is held all the same; no text token is multiplied by a tower."""
-    formulas = costs(record, conventions)
+    formulas = costs(record, conventions, least=least)
     if op.again:
         return {resource: tree for resource, tree in formulas.items() if resource in STEP_RESOURCES}
     if op.stack == MAIN and not op.idle:
@@ -131,9 +133,9 @@ def op_costs(op: Op, record: OpClass, conventions: Mapping[str, str]) -> dict[st
     }
 
 
-def cost_trees(line: Line, scenario: Scenario) -> dict[str, Expr]:
+def cost_trees(line: Line, scenario: Scenario, *, least: bool = False) -> dict[str, Expr]:
     """An op's costs over all its runs, as formulas of the step's statistics (by their names)."""
     values: dict[str, Expr] = {**dict(line.op.shapes), **line.formats}
     values |= {symbol: statistic.name for symbol, statistic in line.statistics.items()}
-    formulas = op_costs(line.op, line.op_class, scenario.conventions)
+    formulas = op_costs(line.op, line.op_class, scenario.conventions, least=least)
     return {resource: operate("*", line.op.count, bind(tree, values)) for resource, tree in formulas.items()}

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from flopmap.quantity import shown
 from flopmap.records.book import to_data
-from flopmap.records.types import MachineRecord, Part, Peak
+from flopmap.records.types import Crossing, Crossover, Figure, MachineRecord, Part, Peak
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flopmap.records.book import Book
 
+F = TypeVar("F", bound=Figure)
 MAX_COUNT = 1_000_000
 MAX_DIGITS = 7
 
@@ -135,6 +136,19 @@ def matrix_peak(part: Part, dtype: str, *, sheet: bool = False, narrow: bool = F
     return None
 
 
+def measured_crossing(part: Part, dtype: str, book: Book) -> Crossing | None:
+    """The batch at which measured GEMMs in a format leave memory for compute; None where the book has none."""
+    if book.find("crossovers", part.id) is None:
+        return None
+    return next((row for row in book.record(Crossover, part.id).batches if row.dtype == dtype), None)
+
+
+def fastest_peak(part: Part, dtype: str) -> float:
+    """The peak with the fastest accumulation, 0 when the part does not multiply in this type."""
+    peak = matrix_peak(part, dtype, narrow=True)
+    return peak.value if peak else 0.0
+
+
 def vector_peak(part: Part) -> Peak | None:
     """The fp32 peak of the vector units."""
     return next((peak for peak in part.peaks if peak.unit == "vector" and peak.dtype == "fp32"), None)
@@ -144,6 +158,24 @@ def clock_ratio(part: Part) -> float:
     """The highest clock over the rated one; 1 where it is not known."""
     clock = part.clock_hz
     return max(1.0, clock.maximum.value / clock.rated.value) if clock and clock.maximum else 1.0
+
+
+def together(part: Part, count: int) -> Part:
+    """``count`` parts as one with all their rates and memories. No plan over them beats it: links cost nothing here."""
+    if count == 1:
+        return part
+
+    def times(figure: F) -> F:
+        return replace(figure, value=figure.value * count)
+
+    return replace(
+        part,
+        capacity_bytes=times(part.capacity_bytes),
+        bandwidth_bytes_per_second=times(part.bandwidth_bytes_per_second),
+        peaks=tuple(map(times, part.peaks)),
+        exp_per_second=times(part.exp_per_second) if part.exp_per_second else None,
+        on_chip=tuple(map(times, part.on_chip)),
+    )
 
 
 def on_chip_bytes(part: Part) -> float:

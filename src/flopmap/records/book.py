@@ -41,6 +41,7 @@ KINDS_SINGULAR = {
     "levers": "lever",
     "readings": "reading",
     "measurements": "measurement",
+    "crossovers": "measured crossover",
     "traps": "trap",
     "sources": "source",
 }

@@ -183,13 +183,15 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class OpClass(Record, frozen=True, kw_only=True):
     """A kind of work. ``cost`` maps a resource to its formula; ``conventions`` holds the other readings by name.
 
-    A gate says where it is ``available``: the first answer whose condition holds.
+    ``least`` are the costs that luck can lower, at the lowest that they can be: device floors take those. A gate says
+    where it is ``available``: the first answer whose condition holds.
     """
 
     kind: Literal["cost", "lever", "gate", "advice", "trap", "comparison"]
     bound_by: Bound
     define: dict[str, str] = {}
     cost: dict[str, str] = {}
+    least: dict[str, str] = {}
     why: dict[str, str] = {}
     conventions: dict[str, dict[str, dict[str, str]]] = {}
     quantities: dict[str, str] = {}
@@ -247,6 +249,23 @@ class Spread(Record, frozen=True, kw_only=True):
     high: Figure
 
 
+class Crossing(Figure, frozen=True, kw_only=True):
+    """The batch at which GEMMs in a data type leave the memory-bound plateau; ``low`` and ``high`` hold 8 in 10."""
+
+    dtype: str
+    low: Positive
+    high: Positive
+    shapes: int
+
+
+class Crossover(Record, frozen=True, kw_only=True):
+    """Where measured GEMM time of a part leaves memory for compute, derived from public kernel timings."""
+
+    part: str
+    method: str
+    batches: tuple[Crossing, ...]
+
+
 class Trap(Record, frozen=True, kw_only=True):
     """A known failure: what is seen, why (``summary``), and what to do. ``when`` is the condition that it is near."""
 
@@ -293,6 +312,7 @@ KINDS: dict[str, type[Record]] = {
     "levers": Lever,
     "readings": Reading,
     "measurements": Spread,
+    "crossovers": Crossover,
     "traps": Trap,
     "sources": Source,
 }

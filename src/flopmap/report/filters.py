@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from flopmap.machine.machine import dtypes, matrix_peak, on_chip_bytes
 from flopmap.quantity import QuantityError, parse_amount, shown
-from flopmap.scenario import ScenarioError
+from flopmap.step import ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
