@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flopmap.diagnosis.readers.run import ReadingError
 from flopmap.machine.machine import MachineError
 from flopmap.model.config import ConfigError, MissingFileError
 from flopmap.quantity import QuantityError
@@ -12,4 +13,4 @@ from flopmap.records.formula import FormulaError
 from flopmap.scenario import ScenarioError
 
 USAGE = (ScenarioError, MachineError, QuantityError, UnknownRecordError, MissingFileError, MissingBookError)
-FAILURES = (ConfigError, BookError, FormulaError, ConditionError)
+FAILURES = (ReadingError, ConfigError, BookError, FormulaError, ConditionError)

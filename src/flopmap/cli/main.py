@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "why": "price one step of a model on a part and explain it; hold a measurement against it",
+    "diagnose": "read results, logs and metrics of benchmarks and servers, and say what binds",
     "check": "validate the book, or an overlay folder of your own",
     "parts": "list, search or show parts",
     "models": "list, search or show bundled models",
@@ -30,7 +31,7 @@ COMMANDS = {
     "formats": "list, search or show number formats",
     "traps": "list, search or show known traps",
 }
-MODULES = {"why": "why", "check": "check", "models": "models", "classes": "classes"}
+MODULES = {"why": "why", "diagnose": "diagnose", "check": "check", "models": "models", "classes": "classes"}
 EPILOG = "example: flopmap why meta-llama/Llama-3.1-8B --on h100-sxm --batch-size 1 --context-len 2048 --tpot 12.5ms"
 
 
