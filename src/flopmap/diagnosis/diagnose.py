@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flopmap.records.book import Book
 
 PLAN = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "expert_parallel_size")
-STATED = ("model", "part", "engine", "enforce_eager", "dtype", "quantization", "kv_cache_dtype", *PLAN)
+SHARED = ("model", "part", "engine", "enforce_eager", *PLAN)  # a format is of one run, as llama-bench tries several
 MOST_JUDGED = 200
 FLAGS = {"model": "--model", "on": "--on", "batch_size": "--batch-size", "context_len": "--context-len"}
 
@@ -59,10 +59,10 @@ def diagnose(runs: Sequence[tuple[str, Run]], flags: Mapping[str, Any], book: Bo
     """
     if "model" in flags and "on" in flags:
         make(Request(**{name: value for name, value in flags.items() if name in Request.__struct_fields__}), book)
-    known = stated([run for _, run in runs])
+    known = {name: stated([run for file, run in runs if file == name]) for name in {file for file, _ in runs}}
     diagnoses, judged = [], 0
     for file, run in runs:
-        found = _diagnose(file, run, known, flags, book) if judged < MOST_JUDGED else _passed(file, run)
+        found = _diagnose(file, run, known[file], flags, book) if judged < MOST_JUDGED else _passed(file, run)
         judged += len(found.judged)
         diagnoses.append(found)
     return diagnoses
@@ -73,9 +73,9 @@ def _passed(file: str, run: Run) -> Diagnosis:
 
 
 def stated(runs: Sequence[Run]) -> dict[str, Any]:
-    """What the runs that were given together say with one voice of model, part, engine, formats and plan."""
+    """What the runs of one file say with one voice of model, part, engine, formats and plan."""
     known: dict[str, Any] = {}
-    for name in STATED:
+    for name in SHARED:
         values = {getattr(run, name) for run in runs} - {None}
         if len(values) == 1:
             known[name] = values.pop()

@@ -59,8 +59,9 @@ OBJECTS: tuple[Callable[[dict[str, Any], int], Run | None], ...] = (
 )
 KNOWN = (
     "vllm bench serve, latency and throughput, logs and /metrics of vLLM and SGLang, SGLang bench_serving and "
-    "bench_one_batch, trtllm-bench, genai-perf, aiperf, guidellm, InferenceX, MLPerf LoadGen, llama-bench, llama-batched-bench, "
-    "llama.cpp timings, ollama --verbose, MLX-LM, TGI benchmark, LMCache, nvidia-smi, tables of torch profiler and nvprof"
+    "bench_one_batch, trtllm-bench, genai-perf, aiperf, guidellm, InferenceX, MLPerf LoadGen, llama-bench, "
+    "llama-batched-bench, llama.cpp timings, ollama --verbose, MLX-LM, TGI benchmark, LMCache, nvidia-smi, "
+    "tables of torch profiler and nvprof"
 )
 MOST_RUNS = 10_000
 EMPTY = "nothing in it"
