@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flopmap.diagnosis.readers.run import ReadingError
+from flopmap.diagnosis.errors import ReadingError
 from flopmap.machine.machine import MachineError
 from flopmap.model.config import ConfigError, MissingFileError
 from flopmap.quantity import QuantityError

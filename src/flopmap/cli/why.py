@@ -37,9 +37,7 @@ def add_arguments(parser: Parser, _name: str) -> None:
     """The flags of a scenario (vLLM's names where it has them), of a measurement, and of the output."""
     parser.epilog = EXAMPLES
     parser.add_argument("model", metavar="MODEL", nargs="?", help="a bundled model's id, a folder, or a config.json")
-    parser.add_argument(
-        "--on", metavar="PART", required=True, help="the part's id or any usual spelling, such as h100-sxm"
-    )
+    parser.add_argument("--on", metavar="PART", help="the part's id or any usual spelling, such as h100-sxm")
     served = "take model, engine, formats and plan from the command that starts the server; flags win over it"
     parser.add_argument("--from-command", metavar="COMMAND", help=served)
     add_scenario(parser)
@@ -142,8 +140,9 @@ def run(options: argparse.Namespace) -> int:
     measured, phase = _measurement(options)
     if options.from_command:
         _take_command(options)
-    if options.model is None:
-        raise ScenarioError("the following arguments are required: MODEL (or --from-command)")
+    missing = [name for name, given in (("MODEL", options.model), ("--on", options.on)) if given is None]
+    if missing:
+        raise ScenarioError(f"the following arguments are required: {', '.join(missing)}")
     _refuse_plans(options)
     fields = scenario_fields(options)
     request = Request(**{**fields, "model": options.model, "on": options.on, "phase": options.phase or phase})

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from flopmap.diagnosis.readers.run import Found, ReadingError, Run
+from flopmap.diagnosis.errors import ReadingError
+from flopmap.diagnosis.readers.run import Found, Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

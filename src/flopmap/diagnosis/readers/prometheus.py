@@ -52,6 +52,7 @@ SINCE = "means since the server started, over all loads that it has seen; the ba
 
 def read(lines: Sequence[str]) -> Iterator[Run]:
     """All samples of a server as one run."""
+    samples: dict[tuple[str, str], float] = {}
     sums: dict[str, float] = {}
     engine, model, start = "", None, 0
     for number, line in enumerate(lines, 1):
@@ -63,6 +64,8 @@ def read(lines: Sequence[str]) -> Iterator[Run]:
         engine, name = match["name"].split(":", 1)
         if label := MODEL.search(match["labels"] or ""):
             model = label[1]
+        samples[name, match["labels"] or ""] = value  # pasted twice: the later one
+    for (name, _), value in samples.items():
         sums[name] = sums.get(name, 0.0) + value
     found = Found()
     for name, figure in MEANS.items():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from flopmap.diagnosis.errors import ReadingError
 from flopmap.diagnosis.readers import (
     genai_perf,
     guidellm,
@@ -25,7 +26,7 @@ from flopmap.diagnosis.readers import (
     vllm_log,
     vllm_offline,
 )
-from flopmap.diagnosis.readers.run import ReadingError, Run
+from flopmap.diagnosis.readers.run import Run
 from flopmap.diagnosis.readers.text import LARGEST, inflate, paste
 from flopmap.model.config import MissingFileError
 
@@ -98,20 +99,23 @@ def read_bytes(data: bytes) -> tuple[Run, ...]:
         raise ReadingError(EMPTY)
     pasted = paste(text)
     runs: list[Run] = []
-    requests: list[dict[str, Any]] = []
+    requests: dict[str, dict[str, Any]] = {}
     for document in pasted.documents:
         for value in document.value if isinstance(document.value, list) else (document.value,):
             if isinstance(value, dict):
                 runs += _object(value, document.line)
                 if "first_token_ts" in value:
-                    requests.append(value)
-    logged = request_log.read_requests(requests, 1)
+                    requests[str(value.get("request_id", len(requests)))] = value
+    lines_of_json = {document.line for document in pasted.documents}
+    logged = request_log.read_requests(list(requests.values()), 1)
     runs += (logged,) if logged else ()
     for reader in TEXT:
         for run in reader(pasted.lines):
             runs.append(run)
             if len(runs) > MOST_RUNS:
                 raise ReadingError(f"more than {MOST_RUNS} results: give the part that matters")
+    if pasted.ambiguous and any(run.line not in lines_of_json for run in runs):
+        raise ReadingError(f"{pasted.ambiguous} may have decimals or thousands: write its numbers as 1234.5")
     if not runs:
         raise ReadingError(_unknown(pasted.broken, len(pasted.documents)))
     once = {replace(run, line=0): run for run in reversed(runs)}

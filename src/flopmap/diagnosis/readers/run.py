@@ -66,10 +66,6 @@ CLOSED, OPEN = "closed loop: an upper bound of the sequences", "open loop: as ma
 PARALLEL, UNSAID = "parallel sequences", "not stated"
 
 
-class ReadingError(ValueError):
-    """What was given cannot be read. One line that says what was recognised."""
-
-
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """One figure: SI units, never negative and always finite."""
 

@@ -7,9 +7,10 @@ import re
 import zlib
 from typing import Any, NamedTuple
 
-from flopmap.diagnosis.readers.run import ReadingError
+from flopmap.diagnosis.errors import ReadingError
 
 LARGEST = 64 * 2**20  # bytes of text, after decompression
+SAMPLE = 4096
 LONGEST_LINE = 5_000
 MOST_FAILURES = 20  # starts of JSON that did not parse, before the rest is taken for text
 GZIP = b"\x1f\x8b"
@@ -22,11 +23,12 @@ PREFIX = re.compile(
 BREAKS = re.compile(r"\r\n|\r|\n")
 JSON_START = re.compile(r"\s*(?:\{|\[\s*(?:\{|$))")
 CSV_ROW = re.compile(r"(?:[^,\n]*,(?! )){5}")
-COMMA_DECIMAL = re.compile(r"(?<![\w.,])(\d{1,3}(?:\.\d{3})+|\d+),(\d+)(?![\w]*[.,]?\d)")
-DOT_GROUPS = re.compile(r"(?<![\w.,])(\d{1,3}(?:\.\d{3})+)(?![\w.,])")
-SURE_COMMA = re.compile(r"(?<![\w.,])(?:\d{1,3}(?:\.\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,}))(?![\d.,])")
-SURE_DOT = re.compile(r"(?<![\w.,:])\d+\.(?:\d{1,2}|\d{4,})(?![\w.,:])")
-ENGLISH_GROUPS = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\w]*[.,]?\d)")
+LAID_OUT = re.compile(r"[|│]|  ")
+COMMA_DECIMAL = re.compile(r"(?<![\w.,:-])(\d{1,3}(?:\.\d{3})+|\d+),(\d+)(?![\w]*[.,]?\d)")
+DOT_GROUPS = re.compile(r"(?<![\w.,:-])(\d{1,3}(?:\.\d{3})+)(?![\w.,])")
+SURE_COMMA = re.compile(r"(?<![\w.,:-])(?:\d{1,3}(?:\.\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,}))(?![\d.,])")
+SURE_DOT = re.compile(r"(?<![\w.,:-])\d+\.(?:\d{1,2}|\d{4,})(?![\w.,:])")
+ENGLISH_GROUPS = re.compile(r"(?<![\w.,:-])\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\w]*[.,]?\d)")
 
 
 class Document(NamedTuple):
@@ -37,18 +39,23 @@ class Document(NamedTuple):
 
 
 class Paste(NamedTuple):
-    """Clean lines (those of JSON left empty, so that numbers of lines stay), documents, and lines of JSON cut off."""
+    """Clean lines (those of JSON left empty, so that numbers of lines stay), documents, and lines of JSON cut off.
+
+    ``ambiguous`` is a number such as 512,250 in a text that does not tell whether it is translated.
+    """
 
     lines: list[str]
     documents: list[Document]
     broken: list[int]
+    ambiguous: str | None = None
 
 
 def paste(data: bytes) -> Paste:
     """Clean a file's bytes. Raises :class:`ReadingError` for what is no text, or too large."""
     lines = [clean(line) for line in BREAKS.split(decode(inflate(data)))]
     documents, broken = _take_documents(lines)
-    return Paste(_english(lines), documents, broken)
+    lines, ambiguous = _english(lines)
+    return Paste(lines, documents, broken, ambiguous)
 
 
 def inflate(data: bytes) -> bytes:
@@ -74,11 +81,12 @@ def decode(data: bytes) -> str:
     for mark, name in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig")):
         if data.startswith(mark):
             return data.decode(name, "replace")
-    if data[1:200:2].count(0) > len(data[1:200:2]) // 2:
+    low, high = data[0:SAMPLE:2].count(0), data[1:SAMPLE:2].count(0)
+    if high > len(data[1:SAMPLE:2]) // 20 and high > 2 * low:  # Latin text without the mark has a zero in each pair
         return data.decode("utf-16-le", "replace")
-    if data[:200:2].count(0) > len(data[:200:2]) // 2:
+    if low > len(data[0:SAMPLE:2]) // 20 and low > 2 * high:
         return data.decode("utf-16-be", "replace")
-    if b"\0" in data[:4096]:
+    if b"\0" in data[:SAMPLE]:
         raise ReadingError("a binary file")
     try:
         return data.decode("utf-8")
@@ -123,14 +131,17 @@ def _take_documents(lines: list[str]) -> tuple[list[Document], list[int]]:
     return documents, broken
 
 
-def _english(lines: list[str]) -> list[str]:
+def _english(lines: list[str]) -> tuple[list[str], str | None]:
     """Lines whose numbers are written 1234.5. A text is taken for translated (1.234,5) where only that can be meant."""
     lines = [line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] for line in lines]
-    if any(CSV_ROW.match(line) for line in lines):
-        return lines
-    if any(SURE_COMMA.search(line) for line in lines) and not any(SURE_DOT.search(line) for line in lines):
-        return [_from_comma(line) for line in lines]
-    return [ENGLISH_GROUPS.sub(lambda match: match[0].replace(",", ""), line) for line in lines]
+    if any(CSV_ROW.match(line) and not LAID_OUT.search(line) for line in lines):
+        return lines, None
+    english = any(SURE_DOT.search(line) for line in lines)
+    if not english and any(SURE_COMMA.search(line) for line in lines):
+        return [_from_comma(line) for line in lines], None
+    grouped = next((match[0] for line in lines if (match := ENGLISH_GROUPS.search(line))), None)
+    plain = [ENGLISH_GROUPS.sub(lambda match: match[0].replace(",", ""), line) for line in lines]
+    return plain, None if english else grouped
 
 
 def _from_comma(line: str) -> str:
