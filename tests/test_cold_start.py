@@ -94,7 +94,7 @@ def test_the_version_reads_no_book() -> None:
 def test_why_reads_no_readers() -> None:
     loaded = modules(*QUESTION.split(), "--json")
     readers = {name for name in loaded if name.startswith("flopmap.diagnosis")}
-    assert readers == {"flopmap.diagnosis", "flopmap.diagnosis.verdict"}
+    assert readers == {"flopmap.diagnosis", "flopmap.diagnosis.errors", "flopmap.diagnosis.verdict"}
 
 
 def test_only_the_report_for_people_imports_rich() -> None:

@@ -164,9 +164,11 @@ def test_bad_input_is_refused(tmp_path: Path) -> None:
     ("command", "fields", "unknown"),
     [
         (
-            "VLLM_USE_V1=1 vllm serve Qwen/Qwen3-8B "
-            "--tensor-parallel-size 2 --enforce-eager --kv-cache-dtype fp8_e5m2 "
-            "--max-model-len 8192 --port 8000",
+            (
+                "VLLM_USE_V1=1 vllm serve Qwen/Qwen3-8B "
+                "--tensor-parallel-size 2 --enforce-eager --kv-cache-dtype fp8_e5m2 "
+                "--max-model-len 8192 --port 8000"
+            ),
             {
                 "engine": "vllm",
                 "model": "Qwen/Qwen3-8B",

@@ -25,6 +25,7 @@ COUNTED = ("README.md", "CHANGELOG.md", "docs/design.md")
 DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 OVERLAY = "my-book"
+BENCH = ROOT / "tests" / "readers" / "fixtures" / "vllm-serve-old.txt"
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -110,9 +111,10 @@ def overlay_files() -> dict[str, str]:
 
 
 def furnish(folder: Path) -> None:
-    """Put what the examples need into a folder: configs, and the overlay of CONTRIBUTING.md."""
+    """Put what the examples need into a folder: configs, the overlay of CONTRIBUTING.md, a result."""
     configs = {name: json.dumps(fields) for name, fields in CONFIGS.items()}
-    for name, text in {**configs, **overlay_files()}.items():
+    printed = {"bench.txt": BENCH.read_text()}
+    for name, text in {**configs, **overlay_files(), **printed}.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

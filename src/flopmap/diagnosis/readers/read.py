@@ -26,12 +26,13 @@ from flopmap.diagnosis.readers import (
     vllm_log,
     vllm_offline,
 )
-from flopmap.diagnosis.readers.run import Run
 from flopmap.diagnosis.readers.text import LARGEST, inflate, paste
 from flopmap.model.config import MissingFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from flopmap.diagnosis.readers.run import Run
 
 TEXT: tuple[Callable[[Sequence[str]], Iterator[Run]], ...] = (
     serving.read,
