@@ -30,6 +30,7 @@ FACTS: tuple[str, ...] = (
 FACTS += ("model", "part", "parts", "engine", "enforce_eager", "dtype", "quantization", "kv_cache_dtype")
 FACTS += ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "expert_parallel_size")
 FACTS += ("speculative", "queueing")
+COUNTED = ("requests", "tokens", "sequences", "drafts", "preemptions", "calls")
 MOST_FIGURES = 12
 MOST_CHANGES = 12
 
@@ -66,6 +67,8 @@ def figure(measurement: Measurement) -> str:
         "bytes": amount(value, "B"),
         "bytes/s": amount(value, "B/s"),
     }.get(measurement.unit, f"{significant(value)} {measurement.unit}")
+    if measurement.unit in COUNTED and value == int(value):
+        shown = f"{value:,.0f} {measurement.unit}"
     return f"{measurement.name} {measurement.statistic} {shown}"
 
 
