@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 HEAD = "MLPerf Results Summary"
 LINE = re.compile(r"\s*(?P<label>[A-Za-z0-9.][^:]*?)\s*:\s*(?P<value>\S+)")
-PERCENTILE = re.compile(r"([\d.]+) percentile (latency|first token latency|time to output token) \(ns\)")
+PERCENTILE = re.compile(r"(\d+(?:\.\d+)?) percentile (latency|first token latency|time to output token) \(ns\)")
 FIGURES = {
     "Samples per second": ("request_throughput", "mean", 1.0),
     "Completed samples per second": ("request_throughput", "mean", 1.0),

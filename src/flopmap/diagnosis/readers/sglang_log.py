@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from flopmap.diagnosis.readers.run import PARALLEL, SINGLE, STATIC, Found, Run, mean_len, whole, word
+from flopmap.diagnosis.readers.run import PARALLEL, SINGLE, STATIC, Found, Run, mean_len, number_of, whole, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,7 +55,7 @@ def _decode(match: re.Match[str], line: str, number: int, known: dict[str, Any])
     found = _fields(line)
     tokens = TOKENS.search(line)
     graph = GRAPH.search(line)
-    context = mean_len(float(tokens[1]), float(match[1])) if tokens else None
+    context = mean_len(number_of(tokens[1]), number_of(match[1])) if tokens else None
     return Run(
         tool="SGLang log",
         line=number,
@@ -102,8 +102,8 @@ def _one_batch(match: re.Match[str], number: int) -> Run:
     else:
         found.add("e2e_latency", latency, statistic)
         found.add("total_throughput", throughput, statistic)
-    speed, seconds = float(throughput), float(latency)
-    together = whole(round(speed * seconds)) if phase == "decode" else None
+    speed, seconds = number_of(throughput), number_of(latency)
+    together = whole(speed * seconds) if phase == "decode" and speed and seconds else None
     return Run(
         tool="SGLang bench_one_batch",
         line=number,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from flopmap.diagnosis.readers.run import GIB, PARALLEL, Found, Run, whole
+from flopmap.diagnosis.readers.run import GIB, PARALLEL, Found, Run, number_of, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,9 +54,10 @@ def _state(match: re.Match[str], line: str, number: int, known: dict[str, object
     ):
         if figure := pattern.search(line):
             found.add(name, figure[1], "last", scale)
-    decodes = float(prompt) == 0 and float(generated) > 0
+    prompts, tokens = number_of(prompt), number_of(generated)
+    decodes = prompts == 0 and bool(tokens)
     notes = []
-    if float(prompt) > 0 and float(generated) > 0:
+    if prompts and tokens:
         notes.append("prompts were processed meanwhile: no decode step by itself")
     if whole(waiting):
         notes.append(f"{waiting} requests wait: more load would not make more throughput")
