@@ -45,7 +45,7 @@ CASES: list[tuple[str, dict[str, Any], float, float, str]] = [
 
 @pytest.mark.parametrize(("issue", "scenario", "seconds", "percent", "cause"), CASES, ids=lambda value: str(value)[:30])
 def test_a_public_case(
-    issue: str, scenario: dict[str, Any], seconds: float, percent: float, cause: str, book: Book
+    *, issue: str, scenario: dict[str, Any], seconds: float, percent: float, cause: str, book: Book
 ) -> None:
     verdict = judge(Request(phase="decode", engine="vllm", **scenario), book, ("step", seconds))
     assert verdict.over_floor is not None, issue

@@ -11,7 +11,7 @@ from flopmap.report import content
 from flopmap.report.data import SCHEMA_VERSION, verdict_data, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from flopmap.diagnosis.diagnose import Diagnosis, Judged
     from flopmap.diagnosis.readers.run import Measurement
@@ -75,19 +75,26 @@ def figure(measurement: Measurement) -> str:
 def lines(diagnoses: Sequence[Diagnosis]) -> list[str]:
     """Everything below the answer, as paragraphs of one line."""
     said: list[str] = []
+    told: set[str] = set()
     alone = sum(len(each.judged) for each in diagnoses) == 1
     for each in diagnoses:
         figures = [figure(one) for one in each.run.measurements]
         more = f" and {len(figures) - MOST_FIGURES} more (--json)" if len(figures) > MOST_FIGURES else ""
         said.append(f"{place(each)} {each.run.tool}: {', '.join(figures[:MOST_FIGURES]) or 'no figure'}{more}")
-        said += [f"  {name}: {how}" for name, how in each.missing.items()]
+        said += _once((f"  missing {name}: {how}" for name, how in each.missing.items()), told)
         for step in each.judged:
             said += _judged(step, alone)
         said += [f"  not judged: {reason}" for reason in each.unjudged]
-        said += [f"  note: {note}" for note in each.run.notes]
-    told = list(changes(diagnoses))
-    said += [f"change: {each}" for each in told[:MOST_CHANGES]]
+        said += _once((f"  note: {note}" for note in each.run.notes), told)
+    said += [f"change: {change}" for change in list(changes(diagnoses))[:MOST_CHANGES]]
     return said
+
+
+def _once(sentences: Iterable[str], told: set[str]) -> list[str]:
+    """Those that were not told yet: rows of a sweep share what is missing and what is to be minded."""
+    fresh = [sentence for sentence in sentences if sentence not in told]
+    told.update(fresh)
+    return fresh
 
 
 def _judged(step: Judged, alone: bool) -> list[str]:  # noqa: FBT001 - one caller
