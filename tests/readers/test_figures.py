@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flopmap.diagnosis.errors import ReadingError
-from flopmap.diagnosis.readers.read import read_file
+from flopmap.diagnosis.readers.read import read_bytes, read_file
 from flopmap.diagnosis.readers.run import CLOSED, OPEN, PARALLEL, SINGLE, STATIC, UNITS
 from flopmap.diagnosis.readers.text import GZIP
 from tests.readers.support import NAMES, runs
@@ -199,6 +199,20 @@ def test_full_utilisation_at_the_power_cap_is_explained() -> None:
     notes = " ".join(runs("nvidia-smi.txt")[0].notes)
     assert "some kernel ran" in notes
     assert "power cap" in notes  # 690 of 700 W
+
+
+def test_a_model_that_is_partly_on_the_cpu_is_explained() -> None:
+    (note,) = runs("ollama.txt")[2].notes
+    assert note.startswith("llama3:70b runs on 42%/58% CPU/GPU: layers on the CPU set the pace")
+
+
+def test_a_point_too_many_makes_a_number_none() -> None:
+    damaged = content("sglang-one-batch.txt").replace(b"0.08150", b"0.08.150") + content("mlperf.txt").replace(
+        b"99.00", b"99.0.0"
+    )
+    found = {(run.tool, run.get("prefill_time"), run.get("ttft", "p99")) for run in read_bytes(damaged)}
+    assert ("SGLang bench_one_batch", None, None) in found
+    assert ("MLPerf LoadGen", None, None) in found
 
 
 def test_the_topology_names_pcie() -> None:

@@ -21,7 +21,7 @@ SLOT = re.compile(r"n_decoded = *(\d+), tg = *([\d.]+) t/s")
 OLLAMA = re.compile(r"(?P<what>total|load|prompt eval|eval) (?P<kind>duration|count|rate): +(?P<value>\S+)")
 DURATION = re.compile(r"([\d.]+)(h|ms|µs|us|ns|m|s)")
 SCALE = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6, "us": 1e-6, "ns": 1e-9}
-PROCESSES = re.compile(r"(\S+) +([0-9a-f]{12}) +([\d.]+) ([KMG]B) +(.*?(?:GPU|CPU))")
+PROCESSES = re.compile(r"(\S+) +([0-9a-f]{12}) +([\d.]+) ([KMG]B) +(.*?(?:CPU/GPU|GPU|CPU))")
 
 
 def read(lines: Sequence[str]) -> Iterator[Run]:
