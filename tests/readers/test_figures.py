@@ -11,7 +11,7 @@ from flopmap.diagnosis.errors import ReadingError
 from flopmap.diagnosis.readers.read import read_bytes, read_file
 from flopmap.diagnosis.readers.run import CLOSED, OPEN, PARALLEL, SINGLE, STATIC, UNITS
 from flopmap.diagnosis.readers.text import GZIP
-from tests.readers.support import NAMES, runs
+from tests.readers.support import NAMES, content, runs
 
 # fixture, index of the run, then figures: name, statistic, value in SI units
 FIGURES = [
