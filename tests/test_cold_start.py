@@ -94,6 +94,12 @@ def test_the_version_reads_no_book() -> None:
     assert {name for name in loaded if name.startswith("flopmap")} == {"flopmap", "flopmap.cli", "flopmap.cli.main"}
 
 
+def test_why_reads_no_readers() -> None:
+    loaded = modules(*QUESTION.split(), "--json")
+    readers = {name for name in loaded if name.startswith("flopmap.diagnosis")}
+    assert readers == {"flopmap.diagnosis", "flopmap.diagnosis.errors", "flopmap.diagnosis.verdict"}
+
+
 def test_only_the_report_for_people_imports_rich() -> None:
     assert "rich" in modules(*QUESTION.split())
     assert "numpy" not in modules(*QUESTION.split())

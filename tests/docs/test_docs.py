@@ -262,6 +262,13 @@ def test_the_keys_of_drafts_blocks_and_adapters_in_the_design_are_those_of_the_j
     assert _shape(written["denoising"], denoised["denoising"]) == []
 
 
+def test_the_keys_of_a_diagnosis_in_the_design_are_those_of_the_json() -> None:
+    written = blocks(DESIGN, "json")[3]
+    runs = answer("diagnose", "bench.txt", "--model", "gpt2", "--on", "h100")
+    assert _shape([written_run := json.loads(written)], runs) == []
+    assert list(written_run) == list(runs[0])
+
+
 def _shape(written: Any, printed: Any, place: str = "$") -> list[str]:
     """Where the keys of two JSON values differ. An empty table or list of the document stands for any."""
     if isinstance(written, list) and written:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flopmap.audit.tables import TableError
+from flopmap.diagnosis.errors import ReadingError
 from flopmap.machine.machine import MachineError
 from flopmap.model.config import ConfigError, MissingFileError
 from flopmap.quantity import QuantityError
@@ -13,4 +14,4 @@ from flopmap.records.formula import FormulaError
 from flopmap.step import ScenarioError
 
 USAGE = (ScenarioError, MachineError, QuantityError, UnknownRecordError, MissingFileError, MissingBookError)
-FAILURES = (TableError, ConfigError, BookError, FormulaError, ConditionError)
+FAILURES = (TableError, ReadingError, ConfigError, BookError, FormulaError, ConditionError)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "why": "price one step of a model on a part and explain it; hold a measurement against it",
+    "diagnose": "read results, logs and metrics of benchmarks and servers, and say what binds",
     "audit": "hold a table of measurements against the floors: the impossible rows first",
     "check": "validate the book, or an overlay folder of your own",
     "parts": "list, filter or show parts; their ridges; where sources disagree",
@@ -32,7 +33,7 @@ COMMANDS = {
     "formats": "list, search or show number formats",
     "traps": "list, search or show known traps",
 }
-MODULES = {name: name for name in ("why", "audit", "check", "parts", "models", "classes")}
+MODULES = {name: name for name in ("why", "diagnose", "audit", "check", "parts", "models", "classes")}
 EPILOG = "example: flopmap why meta-llama/Llama-3.1-8B --on h100-sxm --batch-size 1 --context-len 2048 --tpot 12.5ms"
 
 

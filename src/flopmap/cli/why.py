@@ -26,21 +26,23 @@ examples:
   flopmap why meta-llama/Llama-3.1-8B --on h100-sxm --acceptance-rate 0.7 \\
     --speculative-config model=yuhuili/EAGLE3-LLaMA3.1-Instruct-8B,num_speculative_tokens=3
   flopmap why gpt2 --on l4 --explain mlp.down
+  flopmap why --from-command "vllm serve Qwen/Qwen3-8B --enforce-eager" --on a100-sxm-80gb --batch-size 8 --tpot 35ms
 """
 MEASUREMENTS = {"tpot": "decode", "itl": "decode", "ttft": "prefill", "step_time": None, "throughput": None}
 PLAN_FLAGS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "expert_parallel_size")
+
+SCENARIO_FLAGS = tuple(name for name in Request.__struct_fields__ if name not in ("model", "on", "conventions"))
+UNSAID = (None, "auto", False, 1)  # what a flag is that nobody gave
 
 
 def add_arguments(parser: Parser, _name: str) -> None:
     """The flags of a scenario (vLLM's names where it has them), of a measurement, and of the output."""
     parser.epilog = EXAMPLES
-    parser.add_argument("model", metavar="MODEL", help="a bundled model's id, a folder, or a config.json")
-    parser.add_argument(
-        "--on", metavar="PART", required=True, help="the part's id or any usual spelling, such as h100-sxm"
-    )
-    _scenario_arguments(parser)
-    _decoding_arguments(parser)
-    _plan_arguments(parser)
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="a bundled model's id, a folder, or a config.json")
+    parser.add_argument("--on", metavar="PART", help="the part's id or any usual spelling, such as h100-sxm")
+    served = "take model, engine, formats and plan from the command that starts the server; flags win over it"
+    parser.add_argument("--from-command", metavar="COMMAND", help=served)
+    add_scenario(parser)
     measured = parser.add_argument_group("what you measured (one of them)").add_mutually_exclusive_group()
     measured.add_argument(
         "--tpot", metavar="TIME", type=_typed(parse_seconds), help="time per output token, such as 28ms"
@@ -57,6 +59,13 @@ def add_arguments(parser: Parser, _name: str) -> None:
     output = parser.output
     output.add_argument("--markdown", action="store_true", help="print Markdown, for an issue")
     output.add_argument("--explain", metavar="OP", help="trace every figure of an op to its formula and source")
+
+
+def add_scenario(parser: argparse.ArgumentParser) -> None:
+    """The flags of a scenario and of a plan."""
+    _scenario_arguments(parser)
+    _decoding_arguments(parser)
+    _plan_arguments(parser)
 
 
 def _scenario_arguments(parser: argparse.ArgumentParser) -> None:
@@ -164,33 +173,14 @@ def _convention(text: str) -> tuple[str, str]:
 def run(options: argparse.Namespace) -> int:
     """Judge the scenario and print it."""
     measured, phase = _measurement(options)
+    if options.from_command:
+        _take_command(options)
+    missing = [name for name, given in (("MODEL", options.model), ("--on", options.on)) if given is None]
+    if missing:
+        raise ScenarioError(f"the following arguments are required: {', '.join(missing)}")
     _refuse_plans(options)
-    request = Request(
-        model=options.model,
-        on=options.on,
-        dtype=options.dtype,
-        quantization=options.quantization,
-        kv_cache_dtype=options.kv_cache_dtype,
-        engine=options.engine,
-        enforce_eager=options.enforce_eager,
-        phase=options.phase or phase,
-        batch_size=options.batch_size,
-        context_len=options.context_len,
-        input_len=options.input_len,
-        output_len=options.output_len,
-        cached_len=options.cached_len,
-        images=options.images,
-        image_size=options.image_size,
-        video_frames=options.video_frames,
-        speculative_config=options.speculative_config,
-        acceptance_rate=options.acceptance_rate,
-        block_length=options.block_length,
-        diffusion_steps=options.diffusion_steps,
-        lora_modules=options.lora_modules,
-        lora_rank=options.lora_rank,
-        max_loras=options.max_loras,
-        conventions=tuple(options.convention),
-    )
+    fields = scenario_fields(options)
+    request = Request(**{**fields, "model": options.model, "on": options.on, "phase": options.phase or phase})
     book = load(tuple(options.book))
     verdict = judge(request, book, measured)
     if options.explain:
@@ -210,6 +200,24 @@ def run(options: argparse.Namespace) -> int:
 
         write(verdict, sys.stdout)
     return 0
+
+
+def scenario_fields(options: argparse.Namespace) -> dict[str, Any]:
+    """The fields of a request that the flags of a scenario set."""
+    fields = {name: getattr(options, name) for name in SCENARIO_FLAGS}
+    return {**fields, "conventions": tuple(options.convention)}
+
+
+def _take_command(options: argparse.Namespace) -> None:
+    """Set what the server's command says and no flag does; what is not understood is said on stderr."""
+    from flopmap.diagnosis.serve_command import read_command
+
+    served = read_command(options.from_command)
+    for name, value in served.fields.items():
+        if getattr(options, name) in UNSAID:
+            setattr(options, name, value)
+    for flag in served.not_understood:
+        print(f"flopmap why: --from-command: not understood: {flag}", file=sys.stderr)
 
 
 def _measurement(options: argparse.Namespace) -> tuple[tuple[str, float] | None, str | None]:
