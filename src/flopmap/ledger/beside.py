@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from flopmap.decoding import FIRST, LATER
-from flopmap.ledger.ops import Op, operations
+from flopmap.ledger.op import Op
+from flopmap.ledger.ops import operations
 from flopmap.step import MAIN
 
 if TYPE_CHECKING:

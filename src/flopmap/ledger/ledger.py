@@ -8,7 +8,8 @@ import msgspec
 
 from flopmap.decoding import FIRST, LATER
 from flopmap.ledger.beside import adapting, drafting
-from flopmap.ledger.ops import Op, operations
+from flopmap.ledger.op import Op
+from flopmap.ledger.ops import operations
 from flopmap.precision import Precision, element_bytes
 from flopmap.records.formula import FormulaError, bind, operate, symbols, value
 from flopmap.records.resolve import costs
