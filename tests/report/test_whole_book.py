@@ -18,6 +18,8 @@ def phases_of_models() -> list[tuple[str, str]]:
     for model in BOOK.ids("models"):
         architecture = from_config(BOOK.record(Model, model).config, model).architecture
         phases = ["decode", "prefill", "mixed"] if architecture.generative else ["encode"]
+        if architecture.sources and architecture.images is None:
+            phases[-1] = "encode"
         if architecture.denoising:
             phases = phases[: 1 + architecture.denoising.cached]
         found += [(model, phase) for phase in phases if architecture.embedding == "own"]
