@@ -18,6 +18,7 @@ from flopmap.step import ScenarioError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from flopmap.diagnosis.traces.profile import Profile
     from flopmap.records.book import Book
 
 PLAN = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "expert_parallel_size")
@@ -165,6 +166,8 @@ def steps_of(run: Run, flags: Mapping[str, Any]) -> tuple[list[Step], list[str]]
     """The figures that are the time of a step, and why others are not."""
     steps: list[Step] = []
     unjudged: list[str] = []
+    if run.profile:
+        return list(_profiled(run, run.profile, flags, unjudged)), unjudged
     decode = _decode(run, flags, unjudged)
     steps += [decode] if decode else []
     prefill = _prefill(run, flags, unjudged)
@@ -172,6 +175,25 @@ def steps_of(run: Run, flags: Mapping[str, Any]) -> tuple[list[Step], list[str]]
     if not steps and not unjudged and run.measurements:
         unjudged.append("no figure of it is the time of a step")
     return steps, unjudged
+
+
+def _profiled(run: Run, profile: Profile, flags: Mapping[str, Any], unjudged: list[str]) -> Iterator[Step]:
+    """The mean step of a trace."""
+    time = run.get("step_time")
+    phase = flags.get("phase") or run.phase
+    if profile.steps is None or not time:
+        unjudged.append("the trace marks no steps: give --steps to hold it against the floor of one")
+    elif (run.parts or 1) > 1:
+        unjudged.append(f"the trace is of one of {run.parts} parts: plans over several parts are not counted yet")
+    elif phase is None:
+        unjudged.append("the trace does not mark what its steps are: give --phase, --batch-size and the length")
+    else:
+        shape = ("batch_size", *(("context_len",) if phase == "decode" else ("input_len", "cached_len")))
+        marked = {name: value for name in shape if (value := getattr(run, name)) is not None}
+        derived = () if profile.wall else ("the time between kernels is not in the trace",)
+        yield Step(
+            figure="step_time", measured=("step", time), fields={"phase": phase, **marked}, derived=derived
+        )
 
 
 def _decode(run: Run, flags: Mapping[str, Any], unjudged: list[str]) -> Step | None:

@@ -49,6 +49,7 @@ class Activities:
         self.without_time = 0
         self.negative = 0
         self.unreadable = 0
+        self.more_calls: dict[int, int] = {}  # by number of the name, where a row stands for several
         self.notes: list[str] = []
         self._names: dict[str, int] = {}
         self._devices: dict[str, int] = {}
@@ -71,6 +72,11 @@ class Activities:
         self.start.append(start)
         self.duration.append(duration)
         self.correlation.append(correlation if _is_correlation(correlation) else UNLAUNCHED)
+
+    def stands_for(self, calls: int) -> None:
+        """The last activity stands for so many."""
+        if self.name:
+            self.more_calls[self.name[-1]] = self.more_calls.get(self.name[-1], 0) + calls - 1
 
     def launched(self, name: str, start: Any, correlation: Any) -> None:
         """A call of the host that launches activities of this correlation."""

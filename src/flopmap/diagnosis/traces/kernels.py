@@ -28,7 +28,7 @@ class Matcher:
         self._records = {record.id: record for record in records}
         self._patterns = [
             (re.compile("|".join(f"(?:{pattern})" for pattern in names.patterns)), Match(record.id, names.library))
-            for record in sorted(records, key=lambda record: record.order)
+            for record in sorted(records, key=lambda record: (record.order, record.id))
             for names in record.kernels
         ]
 

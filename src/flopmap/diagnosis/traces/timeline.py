@@ -41,6 +41,8 @@ def profile(found: Activities, matcher: Matcher, steps: int | None = None) -> Pr
     collective = np.array([match.work == COLLECTIVE for match in matches])[name]
     seconds = np.bincount(name, weights=duration, minlength=len(matches)) * SECONDS
     calls = np.bincount(name, minlength=len(matches))
+    for number, more in found.more_calls.items():
+        calls[number] += more
     wall = busy = 0.0
     idle: dict[str, float] = {}
     before = np.zeros(len(matches))
@@ -57,7 +59,7 @@ def profile(found: Activities, matcher: Matcher, steps: int | None = None) -> Pr
         wall=wall,
         busy=busy if found.timed else float(seconds.sum()),
         kernel_seconds=float(seconds.sum()),
-        activities=len(chosen),
+        activities=int(calls.sum()),
         idle=idle,
         communication=communication,
         graphs=_graphs(found, correlation),

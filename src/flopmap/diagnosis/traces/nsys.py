@@ -1,0 +1,120 @@
+"""The SQLite export of Nsight Systems (`nsys export --type sqlite`): kernels, copies, launches and NVTX ranges."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flopmap.diagnosis.errors import ReadingError
+from flopmap.diagnosis.traces.activity import Activities
+from flopmap.diagnosis.traces.chrome import LAUNCHES, STEP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TOOL = "Nsight Systems export"
+KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
+GRAPHS = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
+COPIES = {"CUPTI_ACTIVITY_KIND_MEMCPY": "[CUDA memcpy]", "CUPTI_ACTIVITY_KIND_MEMSET": "[CUDA memset]"}
+# CUpti_ActivityMemcpyKind
+DIRECTIONS = {1: "Host-to-Device", 2: "Device-to-Host", 8: "Device-to-Device", 10: "Peer-to-Peer"}
+NANO = 1e-3  # microseconds
+
+
+def read(path: str) -> Activities:
+    """The activities of a database. Raises :class:`ReadingError` for one that is damaged or of another program."""
+    found = Activities(TOOL)
+    try:
+        database = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+    except sqlite3.Error as error:
+        raise ReadingError(f"a database that cannot be opened: {error}") from None
+    try:
+        _read(Database(database), found)
+    except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
+        raise ReadingError(f"a database that is damaged: {error}") from None
+    finally:
+        database.close()
+    if not found.start:
+        raise ReadingError(f"no activity of a GPU in {KERNELS}: record with --trace=cuda")
+    return found
+
+
+class Database:
+    """A database, its tables and their columns; a column that is not there reads as NULL."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        self.tables = {name for (name,) in tables}
+
+    def rows(self, table: str, *columns: str, where: str = "") -> Iterator[tuple[Any, ...]]:
+        """The rows of a table, none where there is no such table."""
+        if table not in self.tables:
+            return
+        there = {row[1] for row in self._database.execute(f"PRAGMA table_info({table})")}
+        wanted = ", ".join(f'"{column}"' if column in there else "NULL" for column in columns)
+        yield from self._database.execute(f"SELECT {wanted} FROM {table} {where}")  # noqa: S608 - names of ours
+
+    def first(self, table: str, column: str) -> Any:
+        """A column of the first row, or None."""
+        return next(self.rows(table, column, where="LIMIT 1"), (None,))[0]
+
+
+def _read(database: Database, found: Activities) -> None:
+    if not database.tables & {KERNELS, GRAPHS, *COPIES}:
+        raise ReadingError(f"a SQLite database without {KERNELS}: export it with nsys export --type sqlite")
+    names = Strings(database)
+    columns = ("start", "end", "deviceId", "correlationId", "demangledName", "shortName")
+    for start, end, device, correlation, long, short in database.rows(KERNELS, *columns):
+        name = names.get(short if long is None else long)
+        _add(found, name, start, end, device, correlation)
+    for table, what in COPIES.items():
+        for start, end, device, correlation, kind in database.rows(
+            table, "start", "end", "deviceId", "correlationId", "copyKind"
+        ):
+            name = f"{what[:-1]} {DIRECTIONS[kind]}]" if kind in DIRECTIONS else what
+            _add(found, name, start, end, device, correlation)
+    for start, end, device, correlation in database.rows(GRAPHS, "start", "end", "deviceId", "correlationId"):
+        _add(found, "CUDA graph (whole)", start, end, device, correlation)
+        found.whole_graphs += 1
+    calls: dict[Any, str] = {}
+    for start, name, correlation in database.rows(RUNTIME, "start", "nameId", "correlationId"):
+        if name not in calls:
+            calls[name] = names.get(name)
+        if LAUNCHES.search(calls[name]) and isinstance(start, int):
+            found.launched(calls[name], start * NANO, correlation)
+    for start, end, text, text_id in database.rows("NVTX_EVENTS", "start", "end", "text", "textId"):
+        name = text if isinstance(text, str) else names.get(text_id)
+        if STEP.match(name) and isinstance(start, int) and isinstance(end, int):
+            found.step(name, start * NANO, (end - start) * NANO, on_device=False)
+    part = database.first("TARGET_INFO_GPU", "name")
+    found.part = part if isinstance(part, str) and part.strip() else None
+
+
+def _add(found: Activities, name: str, start: Any, end: Any, device: Any, correlation: Any) -> None:
+    if isinstance(start, int) and isinstance(end, int):
+        found.add(name, start * NANO, (end - start) * NANO, 0 if device is None else device, correlation)
+    else:
+        found.unreadable += 1
+
+
+class Strings:
+    """``StringIds``, looked up one by one: only names of kernels and calls are wanted of them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: dict[int, str] = {}
+
+    def get(self, number: Any) -> str:
+        """The text of an id; the id itself where it has none."""
+        if not isinstance(number, int):
+            return str(number)[:200]
+        if number not in self._known:
+            found = next(self._database.rows("StringIds", "value", where=f"WHERE id = {number:d}"), (None,))[0]
+            if len(self._known) < 10**5:
+                self._known[number] = found if isinstance(found, str) else f"string {number}"
+            else:
+                return found if isinstance(found, str) else f"string {number}"
+        return self._known[number]
