@@ -16,8 +16,7 @@ from pathlib import Path
 
 KERNELS = (
     "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel",
-    "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::BinaryFunctor<float, "
-    "float, float, at::native::binary_internal::MulFunctor<float> > >(at::TensorIteratorBase&)::{lambda(int)#1}>",
+    "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::BinaryFunctor<float>>>",
     "void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128, 64, 128, 4, false, false, cutlass::bfloat16_t>>",
     "void vllm::rms_norm_kernel<c10::BFloat16, 8>(c10::BFloat16*, c10::BFloat16 const*, long, float, int, int)",
 )
@@ -26,7 +25,8 @@ OPERATOR = """  {
     "ts": %(at).3f, "dur": 6.125,
     "args": {
       "External id": %(number)d, "Record function id": 0, "Concrete Inputs": ["", ""], "Input type": ["c10::BFloat16", \
-"c10::BFloat16"], "Input Strides": [[4096, 1], [1, 4096]], "Input Dims": [[32, 4096], [4096, 14336]], "Ev Idx": %(number)d
+"c10::BFloat16"], "Input Strides": [[4096, 1], [1, 4096]], "Input Dims": [[32, 4096], [4096, 14336]],
+      "Ev Idx": %(number)d
     }
   },
   {
@@ -66,7 +66,9 @@ except ReadingError as error:
     said = f"refused: {error}"
 """
 THEIRS = """
-import json, sys, time
+import gc, json, sys, time
+if GARBAGE:
+    gc.disable()
 begin = time.perf_counter()
 with open(sys.argv[1], "rb") as file:
     said = f"{len(json.load(file)['traceEvents']):,} events"
@@ -88,10 +90,12 @@ def main() -> int:
         events = write(path, options.megabytes * 10**6, empty=options.empty)
         size = path.stat().st_size / 1e6
         print(f"a trace of {size:,.0f} MB with {events:,} events")
-        ours, theirs = measure(OURS, path), measure(THEIRS, path)
-    for name, (seconds, megabytes, said) in (("flopmap", ours), ("json.load", theirs)):
-        print(f"{name:>10}: {seconds:.2f} s, {size / seconds:,.0f} MB/s, peak {megabytes:,.0f} MB; {said}")
-    print(f"ratio of throughput: {theirs[0] / ours[0]:.2f}; peak memory of flopmap: {ours[1]:,.0f} MB")
+        ours = measure(OURS, path)
+        theirs = {"json.load": measure(THEIRS.replace("GARBAGE", "False"), path)}
+        theirs["json.load, gc off"] = measure(THEIRS.replace("GARBAGE", "True"), path)
+    for name, (seconds, megabytes, said) in {"flopmap": ours, **theirs}.items():
+        ratio = f"; flopmap is {seconds / ours[0]:.2f} times as fast" if name in theirs else ""
+        print(f"{name:>18}: {seconds:.2f} s, {size / seconds:,.0f} MB/s, peak {megabytes:,.0f} MB; {said}{ratio}")
     return 0
 
 

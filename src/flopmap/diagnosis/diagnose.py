@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from flopmap.diagnosis.readers.run import Run
-from flopmap.diagnosis.verdict import Verdict, judge
+from flopmap.diagnosis.traces.profile import shares
+from flopmap.diagnosis.verdict import CAUSE_OF, Cause, Verdict, judge
 from flopmap.machine.machine import MachineError
 from flopmap.model.config import ConfigError, MissingFileError
 from flopmap.records.book import UnknownRecordError
-from flopmap.records.types import Format
+from flopmap.records.types import Format, Reading
 from flopmap.scenario import Request, make
 from flopmap.step import ScenarioError
 
@@ -105,8 +107,22 @@ def _diagnose(file: str, run: Run, known: Mapping[str, Any], flags: Mapping[str,
         except ScenarioError as error:  # of the text: those of flags are raised before
             unjudged.append(f"{step.figure}: {error}")
             continue
+        if run.profile:
+            verdict = _traced(verdict, run.profile, book)
         judged.append(Judged(figure=step.figure, verdict=verdict, derived=step.derived))
     return Diagnosis(file=file, run=run, judged=tuple(judged), unjudged=tuple(unjudged), missing=missing)
+
+
+def _traced(verdict: Verdict, profile: Profile, book: Book) -> Verdict:
+    """A verdict whose causes are measured: shares of this step, in place of those of public cases."""
+    checks = book.record(Reading, "measured-over-floor").checks
+    found = shares(profile, verdict.pricing.operation_seconds)
+    named = {CAUSE_OF[verdict.bound_by] if name == "floor" else name: share for name, share in found.items()}
+    ranked = sorted(named.items(), key=lambda item: -item[1])
+    causes = tuple(Cause(cause=cause, weight=weight, check=checks[cause]) for cause, weight in ranked)
+    return replace(
+        verdict, causes=causes, meaning="the sum of these parts, which are of its trace and not of public cases"
+    )
 
 
 def _fields(
@@ -191,9 +207,7 @@ def _profiled(run: Run, profile: Profile, flags: Mapping[str, Any], unjudged: li
         shape = ("batch_size", *(("context_len",) if phase == "decode" else ("input_len", "cached_len")))
         marked = {name: value for name in shape if (value := getattr(run, name)) is not None}
         derived = () if profile.wall else ("the time between kernels is not in the trace",)
-        yield Step(
-            figure="step_time", measured=("step", time), fields={"phase": phase, **marked}, derived=derived
-        )
+        yield Step(figure="step_time", measured=("step", time), fields={"phase": phase, **marked}, derived=derived)
 
 
 def _decode(run: Run, flags: Mapping[str, Any], unjudged: list[str]) -> Step | None:

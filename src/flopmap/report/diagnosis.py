@@ -41,7 +41,7 @@ def headline(diagnoses: Sequence[Diagnosis]) -> str:
     judged = [step for each in diagnoses for step in each.judged]
     traces = [each.run.profile for each in diagnoses if each.run.profile]
     if traces and len(traces) == len(diagnoses):
-        held = f"; {content.headline(judged[0].verdict)}" if judged else ""
+        held = f"; {trace.held(judged[0].verdict)}" if judged else ""
         several = f"{len(traces)} traces, the first: " if len(traces) > 1 else ""
         return f"{several}{trace.headline(traces[0])}{held}"
     if len(judged) == 1:

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 def render(verdict: Verdict) -> str:
     """The answer in bold, then tables."""
     parts = [f"**{escape(content.headline(verdict))}**", *(escape(line) for line in content.paragraphs(verdict))]
-    for table in content.tables(verdict):
-        if table.rows:
-            parts.append(render_table(table))
+    parts += [render_table(table) for table in content.tables(verdict) if table.rows]
     parts.append("\n".join(f"- {escape(line)}" for line in content.footnotes(verdict)))
     return "\n\n".join(parts) + "\n"
 

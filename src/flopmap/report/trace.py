@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from flopmap.diagnosis.traces.profile import IDLE, against, lost
@@ -14,13 +15,15 @@ if TYPE_CHECKING:
 
     from flopmap.diagnosis.diagnose import Diagnosis
     from flopmap.diagnosis.traces.profile import Kernel, Lost, Profile
+    from flopmap.diagnosis.verdict import Verdict
 
 MOST_WORK = 3  # named in the answer
 MOST_KERNELS = 10
 MOST_UNMATCHED = 5
 MOST_DATA = 100
-LONGEST_NAME = 60
+LONGEST_NAME = 72
 LEAST_SHARE = 0.005
+NAMESPACE = re.compile(r"\(anonymous namespace\)::|\b[A-Za-z_]\w*::")
 IDLE_WORDS = {
     "host": "host",
     "launch": "launch gaps",
@@ -38,11 +41,24 @@ def headline(profile: Profile) -> str:
     if not profile.wall:
         return f"{seconds(profile.kernel_seconds)} of kernels, without the time between them: {work or 'none is known'}"
     idle = sorted(profile.idle.items(), key=lambda item: -item[1])
-    parts = [f"{IDLE_WORDS[name]} {percent(time / profile.wall)}" for name, time in idle if time >= LEAST_SHARE * profile.wall]
+    parts = [
+        f"{IDLE_WORDS[name]} {percent(time / profile.wall)}"
+        for name, time in idle
+        if time >= LEAST_SHARE * profile.wall
+    ]
     if profile.communication.exposed_seconds >= LEAST_SHARE * profile.wall:
         parts.append(f"exposed communication {percent(profile.communication.exposed_seconds / profile.wall)}")
     answer = f"GPU busy {percent(profile.busy / profile.wall)} of {seconds(profile.wall)}"
     return f"{answer}; {', '.join(parts) or 'hardly idle'}; of the time of kernels: {work or 'none is known'}"
+
+
+def held(verdict: Verdict) -> str:
+    """The step against its floor, as the second half of the answer."""
+    floor = verdict.pricing.operation_seconds
+    assert verdict.measured is not None  # noqa: S101 - a judged step is measured
+    step, over = seconds(verdict.measured.seconds), significant(verdict.measured.seconds / floor)
+    most = verdict.causes[0]
+    return f"{step} a step is {over}x the floor of {seconds(floor)}, {percent(most.weight)} of it {most.cause}"
 
 
 def rows_of(diagnosis: Diagnosis) -> tuple[tuple[Lost, ...], dict[str, float]]:
@@ -62,7 +78,7 @@ def lines(diagnosis: Diagnosis) -> list[str]:
     profile = diagnosis.run.profile
     if profile is None:
         return []
-    said = [f"  {percent(profile.matched)} of the time of kernels is of a known kind of work; the device is {profile.device}"]
+    said = [f"  {percent(profile.matched)} of the time of kernels is of a known kind of work; device {profile.device}"]
     for name, time in profile.idle.items():
         if time >= LEAST_SHARE * profile.wall:
             said.append(f"  {IDLE_WORDS[name]} {seconds(time)}: {IDLE[name]}")
@@ -73,22 +89,37 @@ def lines(diagnosis: Diagnosis) -> list[str]:
             f"{seconds(talk.overlapped_seconds)} beside other work"
         )
     if profile.graphs.launches:
-        said.append(f"  {profile.graphs.launches:,} launches of graphs, {profile.graphs.expanded:,} with their kernels"
-                    f" ({profile.graphs.kernels:,})")
+        graphs = profile.graphs
+        said.append(
+            f"  launches of graphs: {graphs.launches:,}, {graphs.expanded:,} with their kernels ({graphs.kernels:,})"
+        )
     if profile.steps:
         steps = profile.steps
         shape = [f"{steps.phase}" if steps.phase else "of a shape that is not marked"]
-        shape += [f"{word} {value:,}" for word, value in (("batch", steps.batch_size), ("mean context", steps.context_len),
-                                                          ("prompt", steps.input_len)) if value]
+        shape += [
+            f"{word} {value:,}"
+            for word, value in (
+                ("batch", steps.batch_size),
+                ("mean context", steps.context_len),
+                ("prompt", steps.input_len),
+            )
+            if value
+        ]
         said.append(f"  steps: {steps.count:,}, {', '.join(shape)}")
     unmatched = [kernel for kernel in profile.kernels if kernel.work is None]
-    for kernel in unmatched[:MOST_UNMATCHED]:
-        said.append(f"  unmatched {percent(kernel.seconds / profile.kernel_seconds)}: {kernel.name[:LONGEST_NAME]}")
+    said += [
+        f"  unmatched {percent(kernel.seconds / profile.kernel_seconds)}: {kernel.name[:LONGEST_NAME]}"
+        for kernel in unmatched[:MOST_UNMATCHED]
+    ]
     if len(unmatched) > MOST_UNMATCHED:
         rest = sum(kernel.seconds for kernel in unmatched[MOST_UNMATCHED:])
-        said.append(f"  unmatched {percent(rest / profile.kernel_seconds)}: {len(unmatched) - MOST_UNMATCHED} more (--json)")
+        said.append(
+            f"  unmatched {percent(rest / profile.kernel_seconds)}: {len(unmatched) - MOST_UNMATCHED} more (--json)"
+        )
     if profile.other_devices:
-        said.append(f"  {len(profile.other_devices)} more devices in the trace, each with less time; this is the busiest")
+        said.append(
+            f"  {len(profile.other_devices)} more devices in the trace, each with less time; this is the busiest"
+        )
     return said
 
 
@@ -104,8 +135,13 @@ def tables(diagnosis: Diagnosis) -> list[Table]:
 def _work(profile: Profile, rows: Sequence[Lost], left: dict[str, float]) -> Table:
     if not rows:
         cells = [
-            (each.title, seconds(each.seconds), percent(each.seconds / profile.kernel_seconds), f"{each.calls:,}",
-             ", ".join(each.libraries))
+            (
+                each.title,
+                seconds(each.seconds),
+                percent(each.seconds / profile.kernel_seconds),
+                f"{each.calls:,}",
+                ", ".join(each.libraries),
+            )
             for each in profile.work
         ]
         return Table("Where the time of kernels went", ("work", "time", "share", "calls", "libraries"), cells)
@@ -124,11 +160,11 @@ def _work(profile: Profile, rows: Sequence[Lost], left: dict[str, float]) -> Tab
 
 
 def _kernels(profile: Profile, rows: tuple[Lost, ...]) -> Table:
-    ranked = sorted(profile.kernels, key=lambda kernel: -lost(kernel, profile, rows))[:MOST_KERNELS]
+    ranked = sorted(profile.kernels, key=lambda kernel: -lost(kernel, rows))[:MOST_KERNELS]
     cells = [
         (
             _short(kernel.name),
-            seconds(lost(kernel, profile, rows)),
+            seconds(lost(kernel, rows)),
             seconds(kernel.seconds),
             seconds(kernel.idle_seconds),
             f"{kernel.calls:,}",
@@ -142,7 +178,8 @@ def _kernels(profile: Profile, rows: tuple[Lost, ...]) -> Table:
 
 
 def _short(name: str) -> str:
-    plain = name.removeprefix("void ").split("(", 1)[0] if not name.startswith("void (") else name[5:]
+    """A name without namespaces and arguments, which are most of it."""
+    plain = NAMESPACE.sub("", name.removeprefix("void ")).split("(", 1)[0]
     return plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 1]}…"
 
 
@@ -166,7 +203,7 @@ def profile_data(diagnosis: Diagnosis) -> dict[str, Any] | None:
         return None
     rows, left = rows_of(diagnosis)
     floors = {row.work.id: row for row in rows}
-    kernels = sorted(profile.kernels, key=lambda kernel: -lost(kernel, profile, rows))
+    kernels = sorted(profile.kernels, key=lambda kernel: -lost(kernel, rows))
     work = []
     for each in profile.work:
         row = floors.get(each.id)
@@ -182,10 +219,10 @@ def profile_data(diagnosis: Diagnosis) -> dict[str, Any] | None:
         **to_data(profile),
         "matched_share": profile.matched,
         "work": work,
-        "kernels": [_kernel_data(kernel, profile, rows) for kernel in kernels[:MOST_DATA]],
+        "kernels": [_kernel_data(kernel, rows) for kernel in kernels[:MOST_DATA]],
         "floors_without_kernels": left,
     }
 
 
-def _kernel_data(kernel: Kernel, profile: Profile, rows: tuple[Lost, ...]) -> dict[str, Any]:
-    return {**to_data(kernel), "lost_seconds": lost(kernel, profile, rows)}
+def _kernel_data(kernel: Kernel, rows: tuple[Lost, ...]) -> dict[str, Any]:
+    return {**to_data(kernel), "lost_seconds": lost(kernel, rows)}

@@ -1,4 +1,4 @@
-"""Profiles as tables: recognised, their kernels listed, and said what they cannot tell. Traces have a room of their own."""
+"""Profiles as tables: recognised, their kernels listed, and said what they cannot tell. Traces are read elsewhere."""
 
 from __future__ import annotations
 

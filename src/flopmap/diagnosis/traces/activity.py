@@ -38,13 +38,14 @@ class Activities:
         self.name, self.device = array("i"), array("i")
         self.correlation = array("q")
         self.launch_correlation = array("q")
-        self.launch_start = array("d")
+        self.launch_start, self.launch_end = array("d"), array("d")
         self.graph_launches: set[int] = set()
         self.whole_graphs = 0  # launches of graphs that are there as one activity, without their kernels
         self.names: list[str] = []
         self.devices: list[str] = []
         self.steps: list[StepSpan] = []
         self.part: str | None = None
+        self.parts: int | None = None
         self.timed = True  # False where a format has durations and no times, so that gaps cannot be known
         self.without_time = 0
         self.negative = 0
@@ -78,7 +79,7 @@ class Activities:
         if self.name:
             self.more_calls[self.name[-1]] = self.more_calls.get(self.name[-1], 0) + calls - 1
 
-    def launched(self, name: str, start: Any, correlation: Any) -> None:
+    def launched(self, name: str, start: Any, duration: Any, correlation: Any) -> None:
         """A call of the host that launches activities of this correlation."""
         if not (_is_time(start) and _is_correlation(correlation)):
             return
@@ -86,6 +87,7 @@ class Activities:
             raise ReadingError(f"more than {MOST_ACTIVITIES:,} launches: profile fewer steps")
         self.launch_correlation.append(correlation)
         self.launch_start.append(start)
+        self.launch_end.append(start + (max(duration, 0) if _is_time(duration) else 0))
         if "GraphLaunch" in name:
             self.graph_launches.add(correlation)
 

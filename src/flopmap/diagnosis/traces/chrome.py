@@ -1,6 +1,7 @@
 """Chrome traces: of the torch profiler (vLLM, SGLang, Hugging Face on CUDA and HIP) and of JAX and XLA.
 
-The torch profiler says by category what an event is. XLA says it by the names of processes and threads, which come first.
+The torch profiler says by category what an event is. XLA says it by the names of processes and threads, which come
+first.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ CALLS = frozenset(("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime"))
 LAUNCHES = re.compile(r"Launch|Memcpy|Memset")
 MARKS = {"user_annotation": False, "gpu_user_annotation": True}
 STEP = re.compile(r"execute_|ProfilerStep#\d|step\[")
+MOST_THREADS = 100_000
 # ops that stand for others on the same line
 AROUND = frozenset(("while", "conditional", "call"))
 NUMBERED = re.compile(r"[.\d]+$")
@@ -41,7 +43,7 @@ def read(read_bytes: Callable[[int], bytes]) -> Activities:
                 _activity(event, found)
             elif category in CALLS:
                 if event.args is not None and isinstance(event.name, str) and LAUNCHES.search(event.name):
-                    found.launched(event.name, event.ts, event.args.correlation)
+                    found.launched(event.name, event.ts, event.dur, event.args.correlation)
             elif category in MARKS:
                 if isinstance(event.name, str) and STEP.match(event.name):
                     found.step(event.name, event.ts, event.dur, on_device=MARKS[category])
@@ -50,6 +52,7 @@ def read(read_bytes: Callable[[int], bytes]) -> Activities:
     if not found.start:
         raise ReadingError(NOTHING if not found.negative else f"{NOTHING} ({found.negative:,} have negative durations)")
     found.part = next(filter(None, map(_part, events.properties)), found.part)
+    found.parts = next(filter(None, map(_parts, events.properties)), None)
     return found
 
 
@@ -64,6 +67,13 @@ def _part(properties: Properties) -> str | None:
     devices = properties.device_properties
     names = [each.get("name") for each in devices if isinstance(each, dict)] if isinstance(devices, list) else []
     return next((name for name in names if isinstance(name, str) and name.strip()), None)
+
+
+def _parts(properties: Properties) -> int | None:
+    """How many ranks ran together."""
+    info = properties.distributed_info
+    size = info.get("world_size") if isinstance(info, dict) else None
+    return size if type(size) is int and 1 < size < 10**6 else None
 
 
 class Xla:
@@ -95,7 +105,7 @@ class Xla:
         if event.name == "process_name" and name.startswith("/device:"):
             self._processes[_plain(event.pid)] = name
             self._found.tool = XLA
-        elif event.name == "thread_name" and len(self._threads) < 100_000:
+        elif event.name == "thread_name" and len(self._threads) < MOST_THREADS:
             self._threads[_plain(event.pid), _plain(event.tid)] = name
 
     def _op(self, event: Event, device: str) -> None:

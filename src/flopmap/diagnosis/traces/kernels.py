@@ -1,4 +1,4 @@
-"""Which kind of work a kernel does, by the records of ``book/kernels``: the first record in their order that knows it."""
+"""Which kind of work a kernel does: that of the first record of ``book/kernels`` that knows its name."""
 
 from __future__ import annotations
 

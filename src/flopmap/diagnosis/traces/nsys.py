@@ -20,6 +20,8 @@ RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 COPIES = {"CUPTI_ACTIVITY_KIND_MEMCPY": "[CUDA memcpy]", "CUPTI_ACTIVITY_KIND_MEMSET": "[CUDA memset]"}
 # CUpti_ActivityMemcpyKind
 DIRECTIONS = {1: "Host-to-Device", 2: "Device-to-Host", 8: "Device-to-Device", 10: "Peer-to-Peer"}
+MOST_STRINGS = 100_000
+WHOLE = "CUDA graph (whole)"
 NANO = 1e-3  # microseconds
 
 
@@ -69,22 +71,22 @@ def _read(database: Database, found: Activities) -> None:
     columns = ("start", "end", "deviceId", "correlationId", "demangledName", "shortName")
     for start, end, device, correlation, long, short in database.rows(KERNELS, *columns):
         name = names.get(short if long is None else long)
-        _add(found, name, start, end, device, correlation)
+        _add(found, name, start=start, end=end, device=device, correlation=correlation)
     for table, what in COPIES.items():
         for start, end, device, correlation, kind in database.rows(
             table, "start", "end", "deviceId", "correlationId", "copyKind"
         ):
             name = f"{what[:-1]} {DIRECTIONS[kind]}]" if kind in DIRECTIONS else what
-            _add(found, name, start, end, device, correlation)
+            _add(found, name, start=start, end=end, device=device, correlation=correlation)
     for start, end, device, correlation in database.rows(GRAPHS, "start", "end", "deviceId", "correlationId"):
-        _add(found, "CUDA graph (whole)", start, end, device, correlation)
+        _add(found, WHOLE, start=start, end=end, device=device, correlation=correlation)
         found.whole_graphs += 1
     calls: dict[Any, str] = {}
-    for start, name, correlation in database.rows(RUNTIME, "start", "nameId", "correlationId"):
+    for start, end, name, correlation in database.rows(RUNTIME, "start", "end", "nameId", "correlationId"):
         if name not in calls:
             calls[name] = names.get(name)
-        if LAUNCHES.search(calls[name]) and isinstance(start, int):
-            found.launched(calls[name], start * NANO, correlation)
+        if LAUNCHES.search(calls[name]) and isinstance(start, int) and isinstance(end, int):
+            found.launched(calls[name], start * NANO, (end - start) * NANO, correlation)
     for start, end, text, text_id in database.rows("NVTX_EVENTS", "start", "end", "text", "textId"):
         name = text if isinstance(text, str) else names.get(text_id)
         if STEP.match(name) and isinstance(start, int) and isinstance(end, int):
@@ -93,7 +95,7 @@ def _read(database: Database, found: Activities) -> None:
     found.part = part if isinstance(part, str) and part.strip() else None
 
 
-def _add(found: Activities, name: str, start: Any, end: Any, device: Any, correlation: Any) -> None:
+def _add(found: Activities, name: str, *, start: Any, end: Any, device: Any, correlation: Any) -> None:
     if isinstance(start, int) and isinstance(end, int):
         found.add(name, start * NANO, (end - start) * NANO, 0 if device is None else device, correlation)
     else:
@@ -113,8 +115,8 @@ class Strings:
             return str(number)[:200]
         if number not in self._known:
             found = next(self._database.rows("StringIds", "value", where=f"WHERE id = {number:d}"), (None,))[0]
-            if len(self._known) < 10**5:
-                self._known[number] = found if isinstance(found, str) else f"string {number}"
-            else:
-                return found if isinstance(found, str) else f"string {number}"
+            text = found if isinstance(found, str) else f"string {number}"
+            if len(self._known) >= MOST_STRINGS:
+                return text
+            self._known[number] = text
         return self._known[number]

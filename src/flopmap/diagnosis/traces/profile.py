@@ -8,7 +8,7 @@ IDLE = {
     "host": "the host had not yet begun the next launch (Python, scheduler, sampler, waiting for a result)",
     "launch": "from the launch call to the start of the kernel, and between kernels that were queued",
     "communication": "queued work before or after a collective",
-    "waiting": "queued work that did not start: an event, another stream, or work that is not in the trace",
+    "waiting": "launched work that did not start: an event, another stream, or work that is not in the trace",
     "unknown": "the trace does not tell what launched the next kernel",
 }
 
@@ -63,7 +63,7 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """A trace. ``wall`` is 0 where it has durations only. ``kernel_seconds`` is more than ``busy`` where streams overlap."""
+    """A trace. ``wall`` is 0 where it has durations only; ``kernel_seconds`` may exceed ``busy``: streams overlap."""
 
     device: str
     wall: float
@@ -83,6 +83,27 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         """The share of the time of kernels whose kind of work is known."""
         known = sum(each.seconds for each in self.work)
         return known / self.kernel_seconds if self.kernel_seconds else 0.0
+
+
+def shares(profile: Profile, floor_seconds: float) -> dict[str, float]:
+    """What a step's time was, by cause, as shares: its floor, kernels above it, idle time and communication.
+
+    ``floor_seconds`` is that of one step. The cause of the floor itself is under ``floor``.
+    """
+    assert profile.steps is not None  # noqa: S101 - only what has steps is held against the floor of one
+    exposed = profile.communication.exposed_seconds
+    work = (profile.busy - exposed) / profile.steps.count
+    idle = {name: time / profile.steps.count for name, time in profile.idle.items()}
+    found = {
+        "floor": min(floor_seconds, work),
+        "slow kernels": max(0.0, work - floor_seconds),
+        "launch-host": idle.get("host", 0.0) + idle.get("launch", 0.0),
+        "interconnect": exposed / profile.steps.count + idle.get("communication", 0.0),
+        "waiting": idle.get("waiting", 0.0),
+        "unknown idle": idle.get("unknown", 0.0),
+    }
+    whole = sum(found.values())
+    return {name: time / whole for name, time in found.items() if time}
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +127,7 @@ def against(profile: Profile, floors: dict[str, float]) -> tuple[tuple[Lost, ...
     return tuple(rows), {name: seconds for name, seconds in left.items() if seconds}
 
 
-def lost(kernel: Kernel, profile: Profile, rows: tuple[Lost, ...]) -> float:
+def lost(kernel: Kernel, rows: tuple[Lost, ...]) -> float:
     """Seconds that kernels of a name took above their part of the floor, with the idle time before them.
 
     The floor of a kind of work is parted among its kernels by their time; where there is none, all time is lost.

@@ -132,6 +132,7 @@ def _run(found: Activities, book: Book, given: int | None) -> Run:
         input_len=steps.input_len if steps else None,
         cached_len=steps.cached_len if steps else None,
         part=found.part,
+        parts=found.parts,
         notes=(*_left_out(found), *found.notes),
         profile=seen,
     )

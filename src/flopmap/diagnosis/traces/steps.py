@@ -1,7 +1,7 @@
 """The steps that engines and profilers mark in a trace, and what their names say of the batch.
 
-vLLM marks a step as ``execute_context_P(p)_generation_D(d)``: P prompts with p tokens, D sequences that decode with d; newer
-forms put the sum of the contexts (``sk``) into the brackets. SGLang marks ``step[DECODE bs=32]``.
+vLLM marks a step as ``execute_context_P(p)_generation_D(d)``: P prompts with p tokens, D sequences that decode with d;
+newer forms put the sum of the contexts (``sk``) into the brackets. SGLang marks ``step[DECODE bs=32]``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def read_steps(found: Activities, given: int | None = None) -> Steps | None:
 
 
 def _named(found: Activities, form: str) -> list[str]:
-    """The steps of a form: those on the device, as the host marks each as well; a device may mark one on each stream."""
+    """The steps of a form: those on the device, for the host marks each as well; some mark one on each stream."""
     device, host = (
         [step.name for step in found.steps if step.name.startswith(form) and step.on_device is on_device]
         for on_device in (True, False)

@@ -16,7 +16,7 @@ from flopmap.diagnosis.errors import ReadingError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-BLOCK = 4 * 2**20
+BLOCK = 2**20  # the fastest of 128 KiB to 4 MiB: it stays in the cache
 LARGEST_EVENT = 32 * 2**20  # also of what stands before and after the events
 LARGEST_TRACE = 8 * 2**30  # bytes, unpacked: what bounds the time
 GUESSES = 2
@@ -24,8 +24,9 @@ MOST_BRACES = 10_000  # looked at for one guess
 START = re.compile(rb'"traceEvents"\s*:\s*\[')
 LEAD = re.compile(rb"[,\s]*")
 PLACE = re.compile(r"byte (\d+)")
-TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+(")?|[\[\]{}]', re.DOTALL)
 SPACE = b" \t\r\n"
+QUOTE, COMMA, BRACE, BRACKET = b'",}]'
 
 
 class Args(msgspec.Struct, gc=False):
@@ -55,6 +56,7 @@ class Properties(msgspec.Struct, rename="camel"):
     """What stands beside the events."""
 
     device_properties: Any = None
+    distributed_info: Any = None
 
 
 class Chunk(NamedTuple):
@@ -157,13 +159,13 @@ class Events:
         ended = False
         for token in TOKEN.finditer(buffer):
             sign = buffer[token.start()]
-            if sign == 0x22:  # a quote
-                if token.end() - token.start() < 2 or buffer[token.end() - 1] != 0x22:
+            if sign == QUOTE:
+                if token[1] is None:  # it does not end here
                     break
             elif sign in b"[{":
                 depth += 1
             elif depth == 0:
-                ended = sign == 0x5D
+                ended = sign == BRACKET
                 if ended:
                     whole = token.start()
                 break
@@ -201,9 +203,9 @@ def _candidate(buffer: bytes, before: int) -> int:
         if before <= 0:
             return -1
         comma = _back(buffer, before)
-        if comma >= 0 and buffer[comma] == 0x2C:
+        if comma >= 0 and buffer[comma] == COMMA:
             brace = _back(buffer, comma)
-            if brace >= 0 and buffer[brace] == 0x7D:
+            if brace >= 0 and buffer[brace] == BRACE:
                 return brace + 1
     return -1
 

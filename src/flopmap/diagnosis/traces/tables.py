@@ -32,6 +32,7 @@ DURATIONS = "durations only: the time between kernels is not in it"
 REPLAYED = "Nsight Compute runs each kernel alone, with clocks fixed and caches emptied: slower than in a real step"
 UNTIMED = "an export without the Duration of its kernels: collect --section SpeedOfLight, too"
 MOST_CALLS = 10**12
+DIGITS = 38  # of two numbers of nanoseconds, below 2**63
 
 
 class Columns(NamedTuple):
@@ -153,10 +154,10 @@ def _times(row: Sequence[str], columns: Columns, unit: str) -> tuple[float | Non
     """Start and duration of a row in microseconds, and the correlation of its launch."""
     if columns.start is not None:
         start, end = _cell(row, columns.start), _cell(row, columns.end)
-        if not (start.isdecimal() and end.isdecimal() and len(start) < 20 and len(end) < 20):
+        if not (start.isdecimal() and end.isdecimal() and len(start + end) <= DIGITS):
             return None, None, None
         correlation = _cell(row, columns.correlation)
-        known = int(correlation) if correlation.isdecimal() and len(correlation) < 19 else None
+        known = int(correlation) if correlation.isdecimal() and len(correlation) <= DIGITS // 2 else None
         # the difference of whole numbers, as a float does not hold the nanoseconds of an epoch
         return int(start) * 1e-3, (int(end) - int(start)) * 1e-3, known
     if columns.total is not None:

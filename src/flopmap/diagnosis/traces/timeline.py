@@ -20,26 +20,29 @@ if TYPE_CHECKING:
     from flopmap.diagnosis.traces.kernels import Match, Matcher
 
 SECONDS = 1e-6
-QUEUED = 100.0  # µs: a queued kernel starts a few µs after the last one; what takes longer waits for something else
+PROMPT = 100.0  # µs: launched work starts within a few µs; what takes longer waits for something else
+ROUNDING = 0.01  # µs: times of day in µs are floats that hold a nanosecond
 
 
 def profile(found: Activities, matcher: Matcher, steps: int | None = None) -> Profile:
     """The profile of a trace. ``steps`` is what the user says of their number."""
     device = np.asarray(found.device)
-    duration = np.asarray(found.duration)
+    duration: NDArray[Any] = np.asarray(found.duration)
     totals = np.bincount(device, weights=duration)
     busiest = int(totals.argmax())
-    start = np.asarray(found.start)
+    start: NDArray[Any] = np.asarray(found.start)
     chosen = np.flatnonzero((device == busiest) & _within(found, start))
     if not len(chosen):
         chosen = np.flatnonzero(device == busiest)
     if found.timed:
         chosen = chosen[np.argsort(start[chosen], kind="stable")]
-    start, duration, name = start[chosen], duration[chosen], np.asarray(found.name)[chosen]
+    start = start[chosen]
+    duration = duration[chosen]
+    name = np.asarray(found.name)[chosen]
     correlation = np.asarray(found.correlation)[chosen]
     matches = [matcher.match(each) for each in found.names]
     collective = np.array([match.work == COLLECTIVE for match in matches])[name]
-    seconds = np.bincount(name, weights=duration, minlength=len(matches)) * SECONDS
+    seconds: NDArray[Any] = SECONDS * np.bincount(name, weights=duration, minlength=len(matches))
     calls = np.bincount(name, minlength=len(matches))
     for number, more in found.more_calls.items():
         calls[number] += more
@@ -78,7 +81,7 @@ def _within(found: Activities, start: NDArray[Any]) -> NDArray[Any]:
     if not marked:
         return np.ones(len(start), dtype=bool)
     first, last = min(step.start for step in marked), max(step.end for step in marked)
-    return (start >= first) & (start < last)  # type: ignore[no-any-return]
+    return (start >= first) & (start < last)
 
 
 def _union(start: NDArray[Any], end: NDArray[Any]) -> float:
@@ -109,35 +112,36 @@ def _gaps(
 ) -> tuple[tuple[NDArray[Any], NDArray[Any]], dict[str, float]]:
     """The activities that end a gap and the length of each (µs), and the seconds of idle time by cause."""
     reach = np.maximum.accumulate(end)
-    ends = np.flatnonzero(start[1:] > reach[:-1]) + 1
-    begin = reach[ends - 1]
-    length = start[ends] - begin
-    launch, known = _launches(correlation[ends], found)
-    late = known & (launch > begin)
-    host = np.where(late, np.minimum(launch - begin, length), 0.0)
-    queued = known & ~late
+    ends = np.flatnonzero(start[1:] > reach[:-1] + ROUNDING) + 1
+    begin, stop = reach[ends - 1], start[ends]
+    length = stop - begin
+    called, returned, known = _launches(correlation[ends], found)
+    called = np.clip(called, begin, stop)  # where the work was queued, the host has no part in it
     last = np.maximum.accumulate(np.where(end >= reach, np.arange(len(end)), 0))[ends - 1]
-    beside = queued & (collective[ends] | collective[last])
-    waiting = queued & ~beside & (length > QUEUED)
+    beside = known & (called == begin) & (collective[ends] | collective[last])
+    counted = known & ~beside
+    launched = np.minimum(stop, np.maximum(called, returned) + PROMPT)
     parts = {
-        "host": host.sum(),
-        "launch": (length - host)[late].sum() + length[queued & ~beside & ~waiting].sum(),
+        "host": (called - begin)[counted].sum(),
+        "launch": (launched - called)[counted].sum(),
         "communication": length[beside].sum(),
-        "waiting": length[waiting].sum(),
+        "waiting": (stop - launched)[counted].sum(),
         "unknown": length[~known].sum(),
     }
     return (ends, length), {name: float(parts[name]) * SECONDS for name in IDLE}
 
 
-def _launches(correlation: NDArray[Any], found: Activities) -> tuple[NDArray[Any], NDArray[Any]]:
-    """When the launches of these correlations began, and whether that is known."""
+def _launches(correlation: NDArray[Any], found: Activities) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """When the launches of these correlations were called and returned, and whether that is known."""
     calls = np.asarray(found.launch_correlation)
     if not len(calls):
-        return np.zeros(len(correlation)), np.zeros(len(correlation), dtype=bool)
+        nothing = np.zeros(len(correlation))
+        return nothing, nothing, nothing > 0
     order = np.argsort(calls, kind="stable")
     place = np.minimum(np.searchsorted(calls, correlation, sorter=order), len(calls) - 1)
     at = order[place]
-    return np.asarray(found.launch_start)[at], (calls[at] == correlation) & (correlation != UNLAUNCHED)
+    known = (calls[at] == correlation) & (correlation != UNLAUNCHED)
+    return np.asarray(found.launch_start)[at], np.asarray(found.launch_end)[at], known
 
 
 def _graphs(found: Activities, correlation: NDArray[Any]) -> Graphs:
@@ -150,9 +154,7 @@ def _graphs(found: Activities, correlation: NDArray[Any]) -> Graphs:
     return Graphs(launches=launches, expanded=expanded, kernels=len(inside) if expanded else 0)
 
 
-def _work(
-    matches: Sequence[Match], seconds: NDArray[Any], calls: NDArray[Any], matcher: Matcher
-) -> tuple[Work, ...]:
+def _work(matches: Sequence[Match], seconds: NDArray[Any], calls: NDArray[Any], matcher: Matcher) -> tuple[Work, ...]:
     libraries: dict[str, dict[str, None]] = {}
     totals: dict[str, list[float]] = {}
     for match, time, count in zip(matches, seconds, calls, strict=True):
@@ -193,6 +195,6 @@ def _kernels(
             calls=int(calls[at]),
             idle_seconds=float(before[at]),
         )
-        for at in np.flatnonzero(calls)
+        for at in np.flatnonzero(calls).tolist()
     ]
     return tuple(sorted(rows, key=lambda row: (-row.seconds - row.idle_seconds, row.name)))
