@@ -5,7 +5,6 @@ Columns of numbers and not objects: a million kernels take 32 MB. Times are micr
 
 from __future__ import annotations
 
-import math
 from array import array
 from typing import Any
 
@@ -18,6 +17,7 @@ MOST_NAMES = 50_000
 MOST_STEPS = 100_000
 LONGEST_NAME = 1_000
 UNLAUNCHED = -1
+LARGEST_TIME = 1e18  # µs
 
 
 class StepSpan(msgspec.Struct, frozen=True):
@@ -46,6 +46,7 @@ class Activities:
         self.steps: list[StepSpan] = []
         self.part: str | None = None
         self.parts: int | None = None
+        self.origin: int | None = None  # nanoseconds of the first time, where times are too large for a float
         self.timed = True  # False where a format has durations and no times, so that gaps cannot be known
         self.without_time = 0
         self.negative = 0
@@ -116,7 +117,7 @@ class Activities:
 
 
 def _is_time(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+    return type(value) in (int, float) and abs(value) < LARGEST_TIME  # not for NaN
 
 
 def _is_correlation(value: Any) -> bool:

@@ -50,7 +50,9 @@ def read(read_bytes: Callable[[int], bytes]) -> Activities:
             elif category is None:
                 xla.take(event)
     if not found.start:
-        raise ReadingError(NOTHING if not found.negative else f"{NOTHING} ({found.negative:,} have negative durations)")
+        odd = ((found.negative, "have a negative duration"), (found.without_time, "have no length"))
+        left = ", ".join(f"{count:,} {what}" for count, what in odd if count)
+        raise ReadingError(f"{NOTHING} ({left})" if left else NOTHING)
     found.part = next(filter(None, map(_part, events.properties)), found.part)
     found.parts = next(filter(None, map(_parts, events.properties)), None)
     return found

@@ -75,6 +75,7 @@ class Events:
         self._decoder = msgspec.json.Decoder(list[Event])
         self._taken = 0  # bytes of the file before the buffer
         self._count = 0
+        self._within = True  # an object, which must end, too
         self.properties: list[Properties] = []
 
     def __iter__(self) -> Iterator[list[Event]]:
@@ -109,6 +110,7 @@ class Events:
         text = buffer.removeprefix(b"\xef\xbb\xbf").lstrip(SPACE)
         if text.startswith(b"["):
             self._taken = len(buffer) - len(text) + 1
+            self._within = False
             return text[1:]
         while True:
             found = START.search(buffer)
@@ -129,6 +131,8 @@ class Events:
                 break
             buffer += block
         text = buffer.strip(SPACE)
+        if self._within and not text:
+            raise self._error("cut off")
         if len(buffer) <= LARGEST_EVENT and text:
             self._property(b'{"":0' + text)
 

@@ -138,7 +138,7 @@ def _number(text: str) -> float | None:
 
 def _row(row: Sequence[str], columns: Columns, unit: str, found: Activities) -> None:
     name, device = _cell(row, columns.name), _cell(row, columns.device) or "0"
-    start, duration, correlation = _times(row, columns, unit)
+    start, duration, correlation = _times(row, columns, unit, found)
     if start is None or duration is None:
         other = columns.metric is not None and _cell(row, columns.metric) not in NCU_TIME
         found.unreadable += not other and bool(name)
@@ -150,7 +150,9 @@ def _row(row: Sequence[str], columns: Columns, unit: str, found: Activities) -> 
         found.stands_for(int(min(max(calls, 1), MOST_CALLS)))
 
 
-def _times(row: Sequence[str], columns: Columns, unit: str) -> tuple[float | None, float | None, Any]:
+def _times(
+    row: Sequence[str], columns: Columns, unit: str, found: Activities
+) -> tuple[float | None, float | None, Any]:
     """Start and duration of a row in microseconds, and the correlation of its launch."""
     if columns.start is not None:
         start, end = _cell(row, columns.start), _cell(row, columns.end)
@@ -158,8 +160,9 @@ def _times(row: Sequence[str], columns: Columns, unit: str) -> tuple[float | Non
             return None, None, None
         correlation = _cell(row, columns.correlation)
         known = int(correlation) if correlation.isdecimal() and len(correlation) <= DIGITS // 2 else None
-        # the difference of whole numbers, as a float does not hold the nanoseconds of an epoch
-        return int(start) * 1e-3, (int(end) - int(start)) * 1e-3, known
+        if found.origin is None:
+            found.origin = int(start)
+        return (int(start) - found.origin) * 1e-3, (int(end) - int(start)) * 1e-3, known
     if columns.total is not None:
         total = _number(_cell(row, columns.total))
         return 0.0, None if total is None else total * 1e-3, None

@@ -12,6 +12,7 @@ from flopmap.diagnosis.traces.profile import IDLE, Communication, Graphs, Kernel
 from flopmap.diagnosis.traces.steps import read_steps
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
@@ -26,11 +27,11 @@ ROUNDING = 0.01  # µs: times of day in µs are floats that hold a nanosecond
 
 def profile(found: Activities, matcher: Matcher, steps: int | None = None) -> Profile:
     """The profile of a trace. ``steps`` is what the user says of their number."""
-    device = np.asarray(found.device)
-    duration: NDArray[Any] = np.asarray(found.duration)
+    device = _column(found.device)
+    duration = _column(found.duration)
     totals = np.bincount(device, weights=duration)
     busiest = int(totals.argmax())
-    start: NDArray[Any] = np.asarray(found.start)
+    start = _column(found.start)
     chosen = np.flatnonzero((device == busiest) & _within(found, start))
     if not len(chosen):
         chosen = np.flatnonzero(device == busiest)
@@ -38,17 +39,17 @@ def profile(found: Activities, matcher: Matcher, steps: int | None = None) -> Pr
         chosen = chosen[np.argsort(start[chosen], kind="stable")]
     start = start[chosen]
     duration = duration[chosen]
-    name = np.asarray(found.name)[chosen]
-    correlation = np.asarray(found.correlation)[chosen]
+    name = _column(found.name)[chosen]
+    correlation = _column(found.correlation)[chosen]
     matches = [matcher.match(each) for each in found.names]
     collective = np.array([match.work == COLLECTIVE for match in matches])[name]
-    seconds: NDArray[Any] = SECONDS * np.bincount(name, weights=duration, minlength=len(matches))
+    seconds = SECONDS * np.bincount(name, weights=duration, minlength=len(matches))
     calls = np.bincount(name, minlength=len(matches))
     for number, more in found.more_calls.items():
         calls[number] += more
     wall = busy = 0.0
     idle: dict[str, float] = {}
-    before = np.zeros(len(matches))
+    before: NDArray[Any] = np.zeros(len(matches))
     communication = Communication()
     if found.timed:
         end = start + duration
@@ -73,6 +74,10 @@ def profile(found: Activities, matcher: Matcher, steps: int | None = None) -> Pr
             found.devices[other]: float(total) * SECONDS for other, total in enumerate(totals) if other != busiest
         },
     )
+
+
+def _column(values: array[Any]) -> NDArray[Any]:
+    return np.asarray(values)
 
 
 def _within(found: Activities, start: NDArray[Any]) -> NDArray[Any]:
@@ -133,7 +138,7 @@ def _gaps(
 
 def _launches(correlation: NDArray[Any], found: Activities) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """When the launches of these correlations were called and returned, and whether that is known."""
-    calls = np.asarray(found.launch_correlation)
+    calls = _column(found.launch_correlation)
     if not len(calls):
         nothing = np.zeros(len(correlation))
         return nothing, nothing, nothing > 0
@@ -141,7 +146,7 @@ def _launches(correlation: NDArray[Any], found: Activities) -> tuple[NDArray[Any
     place = np.minimum(np.searchsorted(calls, correlation, sorter=order), len(calls) - 1)
     at = order[place]
     known = (calls[at] == correlation) & (correlation != UNLAUNCHED)
-    return np.asarray(found.launch_start)[at], np.asarray(found.launch_end)[at], known
+    return _column(found.launch_start)[at], _column(found.launch_end)[at], known
 
 
 def _graphs(found: Activities, correlation: NDArray[Any]) -> Graphs:

@@ -1,0 +1,112 @@
+"""What a kernel does is told by its name; the records that tell are held to their own examples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flopmap.checks.run import check
+from flopmap.diagnosis.traces.kernels import COLLECTIVE, Match, Matcher
+from flopmap.records.book import load
+from flopmap.records.types import KernelWork, OpClass
+from tests.traces.support import STRANGE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BOOK = load()
+MATCHER = Matcher(BOOK)
+
+
+@pytest.mark.parametrize(
+    ("name", "work"),
+    [
+        # one word decides against another that the name has, too
+        ("_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1_swiglu", "experts"),
+        (
+            "void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnFwdSm90<CollectiveMainloopFwdSm90>>>",
+            "attention",
+        ),
+        (
+            "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot<AllReduceFusionPattern::kARRMSNorm>",
+            "collective",
+        ),
+        ("_ZN5aiter24add_rmsnorm_quant_kernelIDF16bDF16bLi256ELi16ELb1E", "norm"),
+        ("void vllm::moe::topkGatingSoftmax<4, 32, 4, 16, 64, int>", "routing"),
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::silu_kernel(at::TensorIteratorBase&)>",
+            "activation",
+        ),
+        (
+            "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::ArgMaxOps<float>>>",
+            "sampling",
+        ),
+        (
+            "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float>>>",
+            "elementwise",
+        ),
+        ("triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_0", "norm"),
+        ("triton_poi_fused_mul_silu_3", "activation"),
+        (
+            "void paged_attention_ll4mi_reduce_kernel<__hip_bfloat16, __hip_bfloat16, 128, 128, 256, 3, false>",
+            "attention",
+        ),
+        ("void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16>", "cache-write"),
+        ("void marlin_moe_wna16::Marlin<__nv_bfloat16>", "experts"),
+        ("void marlin::Marlin<__nv_bfloat16>", "matrix"),
+        ("nvjet_hsh_256x128_64x4_2x1_v_bz_coopA_TNT", "matrix"),
+        ("void deep_gemm::sm90_m_grouped_fp8_gemm_nt_contiguous<7168u>", "experts"),
+        ("void cutlass::Kernel2<cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_128x2_tn_align8>", "matrix"),
+        (STRANGE, None),
+        ("", None),
+    ],
+)
+def test_a_name_tells_the_work(name: str, work: str | None) -> None:
+    assert MATCHER.match(name).work == work
+
+
+def test_no_record_takes_a_name_without_a_word_that_it_knows() -> None:
+    assert MATCHER.match("void my_project::kernel_a<float>") == Match(None, None)
+
+
+def test_an_op_class_is_of_at_most_one_kind_of_work() -> None:
+    records = [BOOK.record(KernelWork, name) for name in BOOK.ids("kernels")]
+    named = [name for record in records for name in record.classes]
+    assert len(named) == len(set(named))
+    # every class that a step prices has a kind of work
+    assert {name for name in BOOK.ids("flops") if BOOK.record(OpClass, name).kind == "cost"} == set(named)
+    assert COLLECTIVE in BOOK.ids("kernels")
+
+
+RECORD = """title: Mine
+order: {order}
+classes: [{classes}]
+kernels:
+  - {{library: mine, source: pytorch-kernels, patterns: ['{pattern}'], examples: [{example}]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pattern": "a("}, "no regular expression: missing ), unterminated subpattern at position 1"),
+        ({"classes": "weight-gem"}, "no op class 'weight-gem' with a cost"),
+        ({"classes": "weight-gemm"}, "weight-gemm is also of kernels/matrix"),
+        ({"example": "other"}, "none of its patterns finds this name"),
+        ({"pattern": "gemm", "example": "gemm_of_mine"}, "kernels/matrix takes this name first"),
+    ],
+)
+def test_a_fault_of_a_record_is_found(tmp_path: Path, changes: dict[str, str], message: str) -> None:
+    (tmp_path / "kernels").mkdir()
+    known = {"order": "200", "classes": "", "pattern": "zyx", "example": "zyx_kernel", **changes}
+    (tmp_path / "kernels" / "mine.yaml").write_text(RECORD.format(**known))
+    assert message in [problem.message for problem in check((tmp_path,)).problems]
+
+
+def test_a_kernel_of_ones_own_is_told_by_an_overlay(tmp_path: Path) -> None:
+    (tmp_path / "kernels").mkdir()
+    text = RECORD.format(order=5, classes="", pattern="mystery_kernel", example=STRANGE)
+    (tmp_path / "kernels" / "mine.yaml").write_text(text)
+    assert check((tmp_path,)).problems == []
+    assert Matcher(load((tmp_path,))).match(STRANGE) == Match("mine", "mine")
