@@ -1,10 +1,11 @@
-"""Small traces in the exact formats, of our own making. Times are microseconds in Chrome traces, nanoseconds elsewhere."""
+"""Small traces in the exact formats, of our own making: microseconds in Chrome traces, nanoseconds elsewhere."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import sqlite3
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flopmap.diagnosis.traces.read import read_trace
@@ -12,7 +13,6 @@ from flopmap.records.book import load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from flopmap.diagnosis.readers.run import Run
     from flopmap.diagnosis.traces.profile import Profile
@@ -22,6 +22,7 @@ NORM = "void vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(c10::BFloat16*, l
 ATTENTION = "void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128, 64, 128, 4>>(flash::Flash_fwd_params)"
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 STRANGE = "mystery_kernel_7"
+FIXTURES = Path(__file__).parent / "fixtures"
 H100 = "NVIDIA H100 80GB HBM3"
 BASE = 6_520_618_853_000.0  # µs, as a time of day is written
 # name, start, duration, stream, launch: every kind of gap, see test_timeline.py
@@ -87,7 +88,7 @@ def events() -> list[dict[str, Any]]:
 def chrome(found: Sequence[Any], indent: int | None = None, **beside: Any) -> bytes:
     """A trace as the torch profiler writes it, properties before and after the events."""
     head = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": H100}], **beside}
-    return json.dumps({**head, "traceEvents": list(found), "traceName": "/tmp/trace.json"}, indent=indent).encode()
+    return json.dumps({**head, "traceEvents": list(found), "traceName": "trace.json"}, indent=indent).encode()
 
 
 def run_of(folder: Path, data: bytes, name: str = "trace.json", steps: int | None = None) -> Run:
@@ -109,6 +110,7 @@ def profile_of(folder: Path, data: bytes, name: str = "trace.json", steps: int |
 def nsys(path: Path, *, node: bool = True) -> str:
     """The example as Nsight Systems exports it; without ``node`` graphs are recorded whole."""
     database = sqlite3.connect(path)
+    database.execute("PRAGMA synchronous = OFF")
     kernels = (
         "start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER, streamId INTEGER, correlationId INTEGER, "
     )
@@ -129,7 +131,18 @@ def nsys(path: Path, *, node: bool = True) -> str:
     database.executemany("INSERT INTO StringIds VALUES (?, ?)", list(enumerate(names)))
     database.execute("INSERT INTO TARGET_INFO_GPU VALUES (0, ?, '0000:01:00.0')", (H100,))
     for name, start, duration, stream, correlation in KERNELS:
-        row = (start * 1000, (start + duration) * 1000, 0, 1, stream, correlation, 1, names.index(name), 0, None)
+        row: tuple[int | None, ...] = (
+            start * 1000,
+            (start + duration) * 1000,
+            0,
+            1,
+            stream,
+            correlation,
+            1,
+            names.index(name),
+            0,
+            None,
+        )
         database.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
     for start, duration, correlation in LAUNCHES:
         row = (start * 1000, (start + duration) * 1000, 0, 1, correlation, names.index("cudaLaunchKernel_v7000"))
@@ -145,33 +158,9 @@ def nsys(path: Path, *, node: bool = True) -> str:
     return str(path)
 
 
-ROCPROF_V3 = """"Kind","Agent_Id","Queue_Id","Stream_Id","Thread_Id","Dispatch_Id","Kernel_Id","Kernel_Name","Correlation_Id",\
-"Start_Timestamp","End_Timestamp","LDS_Block_Size","Scratch_Size"
-"KERNEL_DISPATCH","Agent 4",1,1,77,1,14,"Cijk_Alik_Bljk_BBS_BH_MT256x32x64",1,1751410836000000000,1751410836000020000,0,0
-"KERNEL_DISPATCH","Agent 4",1,1,77,2,15,"void paged_attention_ll4mi_QKV_mfma16_kernel<0, __hip_bfloat16>(int, float)",2,\
-1751410836000025000,1751410836000035000,0,0
-"""
-ROCPROF_V1 = """Index,KernelName,gpu-id,queue-id,queue-index,pid,tid,grd,wgp,lds,scr,DispatchNs,BeginNs,EndNs,CompleteNs,DurationNs
-0,"Cijk_Alik_Bljk_HHS_BH_MT64x32x64.kd",0,0,0,11,11,65536,256,0,0,1000,2000,22000,23000,20000
-1,"__amd_rocclr_copyBuffer.kd",0,0,2,11,11,65536,256,0,0,23000,27000,37000,38000,10000
-"""
-ROCPROF_STATS = """"Name","Calls","TotalDurationNs","AverageNs","Percentage"
-"Cijk_Alik_Bljk_HHS_BH_MT64x32x64.kd",36,720000,20000,72.0
-"mystery_kernel_7",4,280000,70000,28.0
-"""
-NCU_HEADER = (
-    '"ID","Process ID","Process Name","Host Name","Kernel Name","Kernel Time","Context","Stream","Section Name",'
-)
-NCU_HEADER += '"Metric Name","Metric Unit","Metric Value"\n'
-NCU_ROW = '"{}","43","python3","127.0.0.1","{}","2026-May-09 15:23:20","1","7","GPU Speed Of Light","{}","{}","{}"\n'
-NCU = "==PROF== Connected to process 43\n" + NCU_HEADER
-NCU += NCU_ROW.format(0, NORM, "DRAM Frequency", "cycle/nsecond", "1.21")
-NCU += NCU_ROW.format(0, NORM, "Duration", "usecond", "4.50")
-NCU += NCU_ROW.format(1, "ampere_fp16_s16816gemm_fp16_128x64_ldg8_f2f_stages_64x4_tn", "Duration", "nsecond", "13,500")
-NCU_RAW = """"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","gpu__time_duration.sum"
-"","","","","","","","","us"
-"0","43","python3","127.0.0.1","flash_fwd_kernel","1","7","(128, 1, 1)","18.00"
-"""
+def table(name: str) -> bytes:
+    """A table of the fixtures."""
+    return (FIXTURES / f"{name}.csv").read_bytes()
 
 
 def xla() -> list[dict[str, Any]]:

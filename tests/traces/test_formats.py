@@ -15,20 +15,13 @@ from flopmap.records.book import load
 from tests.traces.support import (
     GEMM,
     H100,
-    NCU,
-    NCU_HEADER,
-    NCU_RAW,
-    NCU_ROW,
-    NORM,
-    ROCPROF_STATS,
-    ROCPROF_V1,
-    ROCPROF_V3,
     chrome,
     events,
     kernel,
     nsys,
     profile_of,
     run_of,
+    table,
     xla,
 )
 
@@ -117,7 +110,7 @@ def test_a_database_is_read_by_its_path_only(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_trace_of_rocprof_has_gaps_whose_cause_it_does_not_tell(tmp_path: Path) -> None:
-    profile = profile_of(tmp_path, ROCPROF_V3.encode(), "kernel_trace.csv")
+    profile = profile_of(tmp_path, table("rocprof-v3"), "kernel_trace.csv")
     # 20 µs, a gap of 5, 10 µs; exact though the times are those of an epoch in nanoseconds
     assert profile.wall == pytest.approx(35e-6, rel=1e-9)
     assert {name: micro(time) for name, time in profile.idle.items() if time} == {"unknown": 5}
@@ -125,13 +118,13 @@ def test_a_trace_of_rocprof_has_gaps_whose_cause_it_does_not_tell(tmp_path: Path
 
 
 def test_a_trace_of_the_first_rocprof(tmp_path: Path) -> None:
-    profile = profile_of(tmp_path, ROCPROF_V1.replace("\n", "\r\n").encode(), "results.csv")
+    profile = profile_of(tmp_path, table("rocprof-v1").replace(b"\n", b"\r\n"), "results.csv")
     assert (micro(profile.wall), micro(profile.busy)) == (35, 30)  # from 2 to 37, without 22 to 27
     assert [(work.id, micro(work.seconds)) for work in profile.work] == [("matrix", 20), ("copy", 10)]
 
 
 def test_statistics_of_rocprof_have_calls_and_no_gaps(tmp_path: Path) -> None:
-    run = run_of(tmp_path, ROCPROF_STATS.encode(), "results.stats.csv")
+    run = run_of(tmp_path, table("rocprof-stats"), "results.stats.csv")
     assert run.profile is not None
     assert run.profile.wall == 0
     assert run.notes == ("durations only: the time between kernels is not in it",)
@@ -141,7 +134,7 @@ def test_statistics_of_rocprof_have_calls_and_no_gaps(tmp_path: Path) -> None:
 
 
 def test_details_of_nsight_compute_are_durations_in_their_own_units(tmp_path: Path) -> None:
-    run = run_of(tmp_path, NCU.encode(), "details.csv")
+    run = run_of(tmp_path, table("ncu-details"), "details.csv")
     assert run.profile is not None
     assert run.tool == "Nsight Compute"
     # 4.50 microseconds; 13,500 nanoseconds with a separator of thousands
@@ -150,12 +143,12 @@ def test_details_of_nsight_compute_are_durations_in_their_own_units(tmp_path: Pa
 
 
 def test_a_raw_page_of_nsight_compute_has_its_units_in_the_second_row(tmp_path: Path) -> None:
-    profile = profile_of(tmp_path, NCU_RAW.encode(), "raw.csv")
+    profile = profile_of(tmp_path, table("ncu-raw"), "raw.csv")
     assert [(work.id, micro(work.seconds)) for work in profile.work] == [("attention", 18)]
 
 
 def test_nsight_compute_without_durations_is_read_for_what_it_is(tmp_path: Path) -> None:
-    run = run_of(tmp_path, (NCU_HEADER + NCU_ROW.format(0, NORM, "Registers", "register", "32")).encode(), "some.csv")
+    run = run_of(tmp_path, table("ncu-untimed"), "some.csv")
     assert run.profile is None
     assert run.notes == ("an export without the Duration of its kernels: collect --section SpeedOfLight, too",)
 
@@ -188,7 +181,7 @@ def test_an_xla_trace_of_a_gpu_has_streams(tmp_path: Path) -> None:
 
 def test_categories_of_older_torch_versions(tmp_path: Path) -> None:
     found = [
-        {**event, "cat": {"kernel": "Kernel", "cuda_runtime": "Runtime"}.get(event.get("cat"), "Operator")}
+        {**event, "cat": {"kernel": "Kernel", "cuda_runtime": "Runtime"}.get(str(event.get("cat")), "Operator")}
         for event in events()
     ]
     assert micro(profile_of(tmp_path, chrome(found)).busy) == 105

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flopmap.checks.run import check
+from flopmap.checks import run
 from flopmap.diagnosis.traces.kernels import COLLECTIVE, Match, Matcher
-from flopmap.records.book import load
+from flopmap.records.author import draft
+from flopmap.records.book import decode, load
 from flopmap.records.types import KernelWork, OpClass
+from tests.records.small_book import OP_CLASS, small_book, write
 from tests.traces.support import STRANGE
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ MATCHER = Matcher(BOOK)
             "attention",
         ),
         (
-            "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot<AllReduceFusionPattern::kARRMSNorm>",
+            "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel<AllReduceFusionPattern::kARRMSNorm>",
             "collective",
         ),
         ("_ZN5aiter24add_rmsnorm_quant_kernelIDF16bDF16bLi256ELi16ELb1E", "norm"),
@@ -83,30 +85,41 @@ RECORD = """title: Mine
 order: {order}
 classes: [{classes}]
 kernels:
-  - {{library: mine, source: pytorch-kernels, patterns: ['{pattern}'], examples: [{example}]}}
+  - {{library: mine, source: paper, patterns: ['{pattern}'], examples: [{example}]}}
 """
+THEIRS = {"order": "85", "classes": "a", "pattern": "gemm", "example": "sgemm_kernel"}
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A book of a few records, one of them of kernels, in place of the bundled one."""
+    base = small_book(tmp_path / "base")
+    cost = "cost: {matrix: 2 * t}\n"
+    write(base, {"kernels/matrix.yaml": RECORD.format(**THEIRS), "flops/a.yaml": OP_CLASS + cost})
+    monkeypatch.setattr(run, "BOOK", str(base))
+    monkeypatch.setattr(run, "BUILT", str(base / "book.json"))
+    return tmp_path / "overlay"
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"pattern": "a("}, "no regular expression: missing ), unterminated subpattern at position 1"),
-        ({"classes": "weight-gem"}, "no op class 'weight-gem' with a cost"),
-        ({"classes": "weight-gemm"}, "weight-gemm is also of kernels/matrix"),
+        ({"classes": "aa"}, "no op class 'aa' with a cost"),
+        ({"classes": "a"}, "a is also of kernels/matrix"),
         ({"example": "other"}, "none of its patterns finds this name"),
         ({"pattern": "gemm", "example": "gemm_of_mine"}, "kernels/matrix takes this name first"),
     ],
 )
-def test_a_fault_of_a_record_is_found(tmp_path: Path, changes: dict[str, str], message: str) -> None:
-    (tmp_path / "kernels").mkdir()
+def test_a_fault_of_a_record_is_found(small: Path, changes: dict[str, str], message: str) -> None:
     known = {"order": "200", "classes": "", "pattern": "zyx", "example": "zyx_kernel", **changes}
-    (tmp_path / "kernels" / "mine.yaml").write_text(RECORD.format(**known))
-    assert message in [problem.message for problem in check((tmp_path,)).problems]
+    write(small, {"kernels/mine.yaml": RECORD.format(**known)})
+    assert {problem.message for problem in run.check((small,)).problems} >= {message}
 
 
-def test_a_kernel_of_ones_own_is_told_by_an_overlay(tmp_path: Path) -> None:
-    (tmp_path / "kernels").mkdir()
+def test_a_kernel_of_ones_own_is_told_by_an_overlay(small: Path) -> None:
     text = RECORD.format(order=5, classes="", pattern="mystery_kernel", example=STRANGE)
-    (tmp_path / "kernels" / "mine.yaml").write_text(text)
-    assert check((tmp_path,)).problems == []
-    assert Matcher(load((tmp_path,))).match(STRANGE) == Match("mine", "mine")
+    write(small, {"kernels/mine.yaml": text})
+    assert run.check((small,)).problems == []
+    drafted = draft((small.parent / "base", small))
+    assert Matcher(decode(drafted.built)).match(STRANGE) == Match("mine", "mine")

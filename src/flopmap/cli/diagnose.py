@@ -10,6 +10,7 @@ from flopmap.diagnosis.diagnose import diagnose
 from flopmap.diagnosis.readers.read import read_file
 from flopmap.quantity import parse_count
 from flopmap.records.book import load, to_json
+from flopmap.step import ScenarioError
 
 if TYPE_CHECKING:
     import argparse
@@ -48,6 +49,8 @@ def run(options: argparse.Namespace) -> int:
     """Read, judge and print."""
     from flopmap.report import diagnosis
 
+    if options.steps == 0:
+        raise ScenarioError("--steps 0: a trace holds at least one step")
     book = load(tuple(options.book))
     runs: list[tuple[str, Run]] = [
         (file, run) for file in options.files for run in read_file(file, book, options.steps)

@@ -115,6 +115,8 @@ def _diagnose(file: str, run: Run, known: Mapping[str, Any], flags: Mapping[str,
 
 def _traced(verdict: Verdict, profile: Profile, book: Book) -> Verdict:
     """A verdict whose causes are measured: shares of this step, in place of those of public cases."""
+    if verdict.over_device is not None and verdict.over_device < 1:
+        return verdict  # impossible: of something else than was said
     checks = book.record(Reading, "measured-over-floor").checks
     found = shares(profile, verdict.pricing.operation_seconds)
     named = {CAUSE_OF[verdict.bound_by] if name == "floor" else name: share for name, share in found.items()}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flopmap.diagnosis.traces.profile import IDLE, against, lost
 from flopmap.quantity import percent, seconds, significant
 from flopmap.records.book import to_data
+from flopmap.report import content
 from flopmap.report.content import Table, lower
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ def headline(profile: Profile) -> str:
 
 def held(verdict: Verdict) -> str:
     """The step against its floor, as the second half of the answer."""
+    if not verdict.causes or verdict.causes[0].cause == "impossible input":
+        return content.headline(verdict)
     floor = verdict.pricing.operation_seconds
     assert verdict.measured is not None  # noqa: S101 - a judged step is measured
     step, over = seconds(verdict.measured.seconds), significant(verdict.measured.seconds / floor)
