@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from flopmap.diagnosis.traces.chrome import TORCH, XLA
+from flopmap.diagnosis.traces.nsys import TOOL
+from flopmap.diagnosis.traces.tables import NCU, ROCPROF
+from flopmap.quantity import percent
 from tests.cli.support import LLAMA_8B, data, refused, text
 from tests.traces.support import GEMM, STRANGE, chrome, events, kernel, launch, mark, table
 
@@ -157,26 +161,37 @@ def test_a_wrong_number_of_steps_is_of_the_command_line(tmp_path: Path) -> None:
 
 
 REAL = os.environ.get("FLOPMAP_REAL_FILES", "")  # folders of files that people have, kept outside of this repository
-# file, share of busy time, and of the time of kernels by kind of work: the table of docs/design.md
-SHARES = [
-    ("torch-profiler_h100_qwen1.5-0.5b.json.gz", "91%", {"elementwise": 0.602, "matrix": 0.278, "attention": 0.085}),
-    ("torch-profiler_sglang_qwen3-8b_decode.json.gz", "2.1%", {"matrix": 0.591, "attention": 0.218, "norm": 0.070}),
-    (
-        "torch-profiler_vllm_decode_full_cudagraph.json.gz",
-        "100%",
-        {"experts": 0.656, "matrix": 0.115, "routing": 0.070},
-    ),
-]
+# what the reader made of three public traces: the table of docs/traces.md
+TRACES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "real.json").read_text())
 
 
 @pytest.mark.skipif(not REAL, reason="FLOPMAP_REAL_FILES names no folder")
-@pytest.mark.parametrize(("name", "busy", "shares"), SHARES)
-def test_real_traces_are_known_to_nine_tenths(name: str, busy: str, shares: dict[str, float]) -> None:
-    path = next((each / name for folder in REAL.split(":") if (each := Path(folder)) and (each / name).exists()), None)
+@pytest.mark.parametrize("trace", TRACES, ids=lambda trace: trace["file"])
+def test_real_traces_are_known_to_nine_tenths(trace: dict[str, Any]) -> None:
+    places = [Path(folder) / trace["file"] for folder in REAL.split(":")]
+    path = next((place for place in places if place.exists()), None)
     if path is None:
-        pytest.skip(f"no {name}")
+        pytest.skip(f"no {trace['file']}")
     (run,) = data("diagnose", str(path))
-    assert run["profile"]["matched_share"] > 0.9
-    found = {work["id"]: work["share"] for work in run["profile"]["work"][:3]}
-    assert found == pytest.approx(shares, abs=0.001)
-    assert text("diagnose", str(path)).startswith(f"GPU busy {busy} of ")
+    profile = run["profile"]
+    assert profile["matched_share"] > 0.9
+    assert profile["wall"] == pytest.approx(trace["wall_seconds"])
+    assert profile["busy"] / profile["wall"] == pytest.approx(trace["busy"], abs=0.001)
+    for name in ("host", "launch", "waiting"):
+        assert profile["idle"][name] / profile["wall"] == pytest.approx(trace[name], abs=0.001)
+    assert {work["id"]: work["share"] for work in profile["work"]} == pytest.approx(trace["work"], abs=0.001)
+
+
+def test_the_table_of_the_document_is_of_the_figures() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "traces.md").read_text()
+    for trace in TRACES:
+        shares = [percent(trace[name]) for name in ("busy", "host", "launch", "waiting")]
+        work = ", ".join(f"{name} {percent(share)}" for name, share in list(trace["work"].items())[:4])
+        wall = f"{trace['wall_seconds'] * 1e3:.1f} ms"
+        assert f"| {' | '.join((trace['what'], wall, *shares, work))} |" in document
+
+
+def test_the_document_has_a_row_for_every_tool() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "traces.md").read_text()
+    for word in (TORCH, XLA, TOOL, ROCPROF, NCU):
+        assert word.removesuffix(" trace").removesuffix(" export").split("/")[0] in document
