@@ -179,6 +179,11 @@ def test_an_xla_trace_of_a_gpu_has_streams(tmp_path: Path) -> None:
     assert [(work.id, micro(work.seconds)) for work in profile.work] == [("matrix", 7)]
 
 
+def test_a_trace_that_names_no_device_is_of_one(tmp_path: Path) -> None:
+    found = [{"cat": "kernel", "name": GEMM, "ts": start, "dur": 5} for start in (0, 10)]
+    assert micro(profile_of(tmp_path, chrome(found)).busy) == 10
+
+
 def test_categories_of_older_torch_versions(tmp_path: Path) -> None:
     found = [
         {**event, "cat": {"kernel": "Kernel", "cuda_runtime": "Runtime"}.get(str(event.get("cat")), "Operator")}

@@ -140,6 +140,7 @@ def test_steps_marked_on_the_device_bound_what_is_told(tmp_path: Path) -> None:
         (["execute_context_1(512)_generation_7(7)"], (1, None, None, None, None, None)),  # both kinds in one step
         (["step[DECODE bs=32]"], (1, "decode", 32, None, None, None)),
         (["step[EXTEND bs=2]"], (1, "prefill", 2, None, None, 0)),
+        (["step[EXTEND bs=16 toks=8192]"], (1, "prefill", 16, None, 512, 0)),  # 8192 / 16
         (["step[IDLE bs=0]"], (1, None, None, None, None, None)),
         (["ProfilerStep#3", "ProfilerStep#4"], (2, None, None, None, None, None)),
         (["ProfilerStep#3", "execute_context_0(0)_generation_9(9)"], (1, "decode", 9, None, None, None)),

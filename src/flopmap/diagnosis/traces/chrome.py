@@ -24,6 +24,7 @@ CALLS = frozenset(("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime"))
 LAUNCHES = re.compile(r"Launch|Memcpy|Memset")
 MARKS = {"user_annotation": False, "gpu_user_annotation": True}
 STEP = re.compile(r"execute_|ProfilerStep#\d|step\[")
+ALONE = 0  # where a trace does not name its device
 MOST_THREADS = 100_000
 # ops that stand for others on the same line
 AROUND = frozenset(("while", "conditional", "call"))
@@ -61,6 +62,7 @@ def read(read_bytes: Callable[[int], bytes]) -> Activities:
 def _activity(event: Event, found: Activities) -> None:
     args = event.args
     device = event.pid if args is None or args.device is None else args.device
+    device = ALONE if device is None else device
     found.add(event.name, event.ts, event.dur, device, args.correlation if args else None)
 
 

@@ -20,7 +20,7 @@ EXECUTE = re.compile(
     rf"execute_(?:\d+_)?context_(?P<prompts>{NUMBER}){INSIDE.format('p', NUMBER)}"
     rf"_generation_(?P<sequences>{NUMBER}){INSIDE.format('d', NUMBER)}"
 )
-SGLANG = re.compile(rf"step\[(?P<mode>\w+)(?: bs=(?P<batch>{NUMBER}))?")
+SGLANG = re.compile(rf"step\[(?P<mode>\w+)(?: bs=(?P<batch>{NUMBER}))?(?: toks=(?P<tokens>{NUMBER}))?")
 FORMS = ("execute_", "step[", "ProfilerStep#")  # the first of these that a trace has tells its steps
 
 
@@ -73,7 +73,8 @@ def shape_of(name: str) -> Shape | None:
         batch = int(match["batch"])
         if match["mode"] == "DECODE":
             return Shape(sequences=batch)
-        return Shape(prompts=batch) if match["mode"] in ("EXTEND", "PREFILL") else None
+        prompts = Shape(prompts=batch, tokens=int(match["tokens"] or 0))
+        return prompts if match["mode"] in ("EXTEND", "PREFILL") else None
     return None
 
 
