@@ -21,6 +21,8 @@ GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsiz
 NORM = "void vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(c10::BFloat16*, long, c10::BFloat16*, float, int, int)"
 ATTENTION = "void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128, 64, 128, 4>>(flash::Flash_fwd_params)"
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+PROCESS = 0x1_0000_4D2F << 24  # Nsight Systems: a host, a process, and 24 bits of the thread
+THREAD = PROCESS + 77
 STRANGE = "mystery_kernel_7"
 FIXTURES = Path(__file__).parent / "fixtures"
 H100 = "NVIDIA H100 80GB HBM3"
@@ -115,7 +117,7 @@ def nsys(path: Path, *, node: bool = True) -> str:
         "start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER, streamId INTEGER, correlationId INTEGER, "
     )
     kernels += "globalPid INTEGER, demangledName INTEGER NOT NULL, shortName INTEGER NOT NULL, graphNodeId INTEGER"
-    copies = "start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, correlationId INTEGER, bytes INTEGER"
+    copies = "start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, correlationId INTEGER, bytes INTEGER, globalPid INTEGER"
     runtime = "start INTEGER, end INTEGER, eventClass INTEGER, globalTid INTEGER, correlationId INTEGER, nameId INTEGER"
     for table, columns in (
         ("StringIds", "id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL"),
@@ -124,7 +126,10 @@ def nsys(path: Path, *, node: bool = True) -> str:
         ("CUPTI_ACTIVITY_KIND_MEMCPY", f"{copies}, copyKind INTEGER"),
         ("CUPTI_ACTIVITY_KIND_RUNTIME", runtime),
         ("NVTX_EVENTS", "start INTEGER, end INTEGER, eventType INTEGER, text TEXT, textId INTEGER"),
-        ("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "start INTEGER, end INTEGER, deviceId INTEGER, correlationId INTEGER"),
+        (
+            "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+            "start INTEGER, end INTEGER, deviceId INTEGER, correlationId INTEGER, globalPid INTEGER",
+        ),
     ):
         database.execute(f"CREATE TABLE {table} ({columns})")
     names = [*dict.fromkeys(name for name, *_ in KERNELS), "cudaLaunchKernel_v7000", "cudaGraphLaunch_v10000"]
@@ -138,20 +143,20 @@ def nsys(path: Path, *, node: bool = True) -> str:
             1,
             stream,
             correlation,
-            1,
+            PROCESS,
             names.index(name),
             0,
             None,
         )
         database.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
     for start, duration, correlation in LAUNCHES:
-        row = (start * 1000, (start + duration) * 1000, 0, 1, correlation, names.index("cudaLaunchKernel_v7000"))
+        row = (start * 1000, (start + duration) * 1000, 0, THREAD, correlation, names.index("cudaLaunchKernel_v7000"))
         database.execute("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, ?, ?, ?)", row)
-    database.execute("INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (355000, 365000, 0, 7, 9, 4096, 2)")
+    database.execute("INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (355000, 365000, 0, 7, 9, 4096, ?, 2)", (PROCESS,))
     database.execute("INSERT INTO NVTX_EVENTS VALUES (0, 365000, 59, 'execute_context_0(0)_generation_8(8)', NULL)")
     if not node:
-        database.execute("INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (400000, 500000, 0, 10)")
-        row = (396000, 398000, 0, 1, 10, names.index("cudaGraphLaunch_v10000"))
+        database.execute("INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (400000, 500000, 0, 10, ?)", (PROCESS,))
+        row = (396000, 398000, 0, THREAD, 10, names.index("cudaGraphLaunch_v10000"))
         database.execute("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, ?, ?, ?)", row)
     database.commit()
     database.close()

@@ -53,6 +53,26 @@ def test_an_export_of_nsight_systems_is_the_same_timeline(tmp_path: Path) -> Non
     assert (run.phase, run.batch_size) == ("decode", 8)  # the NVTX range of vLLM
 
 
+def test_correlations_are_of_their_process(tmp_path: Path) -> None:
+    path = nsys(tmp_path / "report.sqlite")
+    database = sqlite3.connect(path)
+    # a second rank on another device, whose launches have the same numbers and came a millisecond later
+    other = "SELECT start + 1000000, end + 1000000"
+    for table, rest in (
+        ("CUPTI_ACTIVITY_KIND_KERNEL", "1, 1, streamId, correlationId, globalPid + (1 << 24), demangledName, 0, NULL"),
+        ("CUPTI_ACTIVITY_KIND_RUNTIME", "0, globalTid + (1 << 24), correlationId, nameId"),
+    ):
+        database.execute(f"INSERT INTO {table} {other}, {rest} FROM {table}")
+    database.commit()
+    database.close()
+    run = read_trace(path, load())
+    assert run is not None
+    assert run.profile is not None
+    assert run.profile.device == "0"  # the first has a copy, and so a little more time
+    assert {name: micro(time) for name, time in run.profile.idle.items()}["host"] == 18
+    assert {name: micro(time) for name, time in run.profile.other_devices.items()} == {"1": 115}
+
+
 def test_graphs_that_nsys_recorded_whole_are_time_without_kernels(tmp_path: Path) -> None:
     run = read_trace(nsys(tmp_path / "report.sqlite", node=False), load())
     assert run is not None

@@ -11,7 +11,7 @@ from flopmap.diagnosis.traces.activity import Activities
 from flopmap.diagnosis.traces.chrome import LAUNCHES, STEP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 TOOL = "Nsight Systems export"
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -21,6 +21,9 @@ COPIES = {"CUPTI_ACTIVITY_KIND_MEMCPY": "[CUDA memcpy]", "CUPTI_ACTIVITY_KIND_ME
 # CUpti_ActivityMemcpyKind
 DIRECTIONS = {1: "Host-to-Device", 2: "Device-to-Host", 8: "Device-to-Device", 10: "Peer-to-Peer"}
 MOST_STRINGS = 100_000
+MOST_PROCESSES = 100_000
+CORRELATION_BITS = 40
+THREAD_BITS = 24  # a global thread id is the global id of its process and so many bits of its own
 WHOLE = "CUDA graph (whole)"
 NANO = 1e-3  # microseconds
 
@@ -67,26 +70,25 @@ class Database:
 def _read(database: Database, found: Activities) -> None:
     if not database.tables & {KERNELS, GRAPHS, *COPIES}:
         raise ReadingError(f"a SQLite database without {KERNELS}: export it with nsys export --type sqlite")
-    names = Strings(database)
-    columns = ("start", "end", "deviceId", "correlationId", "demangledName", "shortName")
-    for start, end, device, correlation, long, short in database.rows(KERNELS, *columns):
-        name = names.get(short if long is None else long)
-        _add(found, name, start=start, end=end, device=device, correlation=correlation)
+    names, processes = Strings(database), Processes()
+    columns = ("start", "end", "deviceId", "correlationId", "globalPid")
+    for *row, long, short in database.rows(KERNELS, *columns, "demangledName", "shortName"):
+        _add(found, names.get(short if long is None else long), row, processes)
     for table, what in COPIES.items():
-        for start, end, device, correlation, kind in database.rows(
-            table, "start", "end", "deviceId", "correlationId", "copyKind"
-        ):
-            name = f"{what[:-1]} {DIRECTIONS[kind]}]" if kind in DIRECTIONS else what
-            _add(found, name, start=start, end=end, device=device, correlation=correlation)
-    for start, end, device, correlation in database.rows(GRAPHS, "start", "end", "deviceId", "correlationId"):
-        _add(found, WHOLE, start=start, end=end, device=device, correlation=correlation)
+        for *row, kind in database.rows(table, *columns, "copyKind"):
+            _add(found, f"{what[:-1]} {DIRECTIONS[kind]}]" if kind in DIRECTIONS else what, row, processes)
+    for row in database.rows(GRAPHS, *columns):
+        _add(found, WHOLE, row, processes)
         found.whole_graphs += 1
     calls: dict[Any, str] = {}
-    for start, end, name, correlation in database.rows(RUNTIME, "start", "end", "nameId", "correlationId"):
+    for start, end, name, correlation, thread in database.rows(
+        RUNTIME, "start", "end", "nameId", "correlationId", "globalTid"
+    ):
         if name not in calls:
             calls[name] = names.get(name)
         if LAUNCHES.search(calls[name]) and isinstance(start, int) and isinstance(end, int):
-            found.launched(calls[name], start * NANO, (end - start) * NANO, correlation)
+            number = processes.number(correlation, thread)
+            found.launched(calls[name], start * NANO, (end - start) * NANO, number)
     for start, end, text, text_id in database.rows("NVTX_EVENTS", "start", "end", "text", "textId"):
         name = text if isinstance(text, str) else names.get(text_id)
         if STEP.match(name) and isinstance(start, int) and isinstance(end, int):
@@ -95,11 +97,31 @@ def _read(database: Database, found: Activities) -> None:
     found.part = part if isinstance(part, str) and part.strip() else None
 
 
-def _add(found: Activities, name: str, *, start: Any, end: Any, device: Any, correlation: Any) -> None:
+def _add(found: Activities, name: str, row: Sequence[Any], processes: Processes) -> None:
+    """An activity from its start, end, device, correlation and process."""
+    start, end, device, correlation, process = row
     if isinstance(start, int) and isinstance(end, int):
-        found.add(name, start * NANO, (end - start) * NANO, 0 if device is None else device, correlation)
+        device = 0 if device is None else device
+        found.add(name, start * NANO, (end - start) * NANO, device, processes.number(correlation, process))
     else:
         found.unreadable += 1
+
+
+class Processes:
+    """Correlations count from 1 in each process, so a process has its own range of numbers here."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, int] = {}
+
+    def number(self, correlation: Any, process: Any) -> int | None:
+        """A number of this correlation and the process of this global process or thread id; None for what is none."""
+        if not isinstance(correlation, int) or not 0 <= correlation < 1 << CORRELATION_BITS:
+            return None
+        known = process >> THREAD_BITS if isinstance(process, int) else 0
+        if len(self._numbers) < MOST_PROCESSES:
+            self._numbers.setdefault(known, len(self._numbers))
+        at = self._numbers.get(known)
+        return None if at is None else (at << CORRELATION_BITS) + correlation
 
 
 class Strings:
