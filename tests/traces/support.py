@@ -117,7 +117,8 @@ def nsys(path: Path, *, node: bool = True) -> str:
         "start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER, streamId INTEGER, correlationId INTEGER, "
     )
     kernels += "globalPid INTEGER, demangledName INTEGER NOT NULL, shortName INTEGER NOT NULL, graphNodeId INTEGER"
-    copies = "start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, correlationId INTEGER, bytes INTEGER, globalPid INTEGER"
+    copies = "start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, correlationId INTEGER, bytes INTEGER, "
+    copies += "globalPid INTEGER"
     runtime = "start INTEGER, end INTEGER, eventClass INTEGER, globalTid INTEGER, correlationId INTEGER, nameId INTEGER"
     for table, columns in (
         ("StringIds", "id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL"),

@@ -58,11 +58,11 @@ def test_correlations_are_of_their_process(tmp_path: Path) -> None:
     database = sqlite3.connect(path)
     # a second rank on another device, whose launches have the same numbers and came a millisecond later
     other = "SELECT start + 1000000, end + 1000000"
-    for table, rest in (
+    for kind, rest in (
         ("CUPTI_ACTIVITY_KIND_KERNEL", "1, 1, streamId, correlationId, globalPid + (1 << 24), demangledName, 0, NULL"),
         ("CUPTI_ACTIVITY_KIND_RUNTIME", "0, globalTid + (1 << 24), correlationId, nameId"),
     ):
-        database.execute(f"INSERT INTO {table} {other}, {rest} FROM {table}")
+        database.execute(f"INSERT INTO {kind} {other}, {rest} FROM {kind}")
     database.commit()
     database.close()
     run = read_trace(path, load())

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from flopmap.diagnosis.traces import gaps
 from flopmap.diagnosis.traces.profile import Lost, against, lost, shares
 from tests.traces.support import (
     ATTENTION,
@@ -65,6 +69,12 @@ def test_a_collective_that_is_hidden_wholly_is_not_exposed(tmp_path: Path) -> No
     data = chrome([kernel(GEMM, 0, 100), kernel(NCCL, 20, 30, 20)])
     talk = profile_of(tmp_path, data).communication
     assert (micro(talk.exposed_seconds), micro(talk.overlapped_seconds)) == (0, 30)
+
+
+def test_times_of_work_are_exact_where_times_of_day_are_rounded(tmp_path: Path) -> None:
+    # µs since 1970, as older versions of torch write them: a float holds a quarter of one there
+    found = [{**kernel(GEMM, 0, 0.1), "ts": 1_751_410_836_000_000.0 + 100 * index} for index in range(10)]
+    assert profile_of(tmp_path, chrome(found)).kernel_seconds == pytest.approx(1e-6)
 
 
 def test_work_is_summed_by_kind_and_what_is_not_known_is_listed(tmp_path: Path) -> None:
@@ -195,3 +205,29 @@ def test_a_step_is_parted_by_cause(tmp_path: Path) -> None:
 def test_a_row_without_a_floor_has_no_ratio(tmp_path: Path) -> None:
     rows, _ = against(profile_of(tmp_path, chrome(events()), steps=1), {})
     assert all(row == Lost(work=row.work, seconds=row.seconds, floor_seconds=None, over=None) for row in rows)
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 5])
+def test_gaps_do_not_depend_on_the_pieces_that_are_walked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
+) -> None:
+    whole = profile_of(tmp_path, chrome(events()))
+    monkeypatch.setattr(gaps, "PIECE", piece)
+    assert profile_of(tmp_path, chrome(events())) == whole
+
+
+INTERVALS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), min_size=1, max_size=30)
+
+
+@given(INTERVALS, st.integers(1, 7))
+def test_what_intervals_cover_is_what_counting_finds(intervals: list[tuple[int, int]], piece: int) -> None:
+    ordered = sorted(intervals)
+    start = np.array([float(first) for first, _ in ordered])
+    end = start + np.array([float(length) for _, length in ordered])
+    counted = {at for first, length in ordered for at in range(first, first + length)}
+    before = gaps.PIECE
+    gaps.PIECE = piece
+    try:
+        assert gaps.covered(start, end) == len(counted)
+    finally:
+        gaps.PIECE = before

@@ -77,8 +77,8 @@ def _read(database: Database, found: Activities) -> None:
     for table, what in COPIES.items():
         for *row, kind in database.rows(table, *columns, "copyKind"):
             _add(found, f"{what[:-1]} {DIRECTIONS[kind]}]" if kind in DIRECTIONS else what, row, processes)
-    for row in database.rows(GRAPHS, *columns):
-        _add(found, WHOLE, row, processes)
+    for whole in database.rows(GRAPHS, *columns):
+        _add(found, WHOLE, whole, processes)
         found.whole_graphs += 1
     calls: dict[Any, str] = {}
     for start, end, name, correlation, thread in database.rows(
