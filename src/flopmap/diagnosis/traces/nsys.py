@@ -34,16 +34,21 @@ def read(path: str) -> Activities:
     try:
         database = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1", uri=True)
     except sqlite3.Error as error:
-        raise ReadingError(f"a database that cannot be opened: {error}") from None
+        raise ReadingError(f"a database that cannot be opened: {_line(error)}") from None
     try:
         _read(Database(database), found)
     except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
-        raise ReadingError(f"a database that is damaged: {error}") from None
+        raise ReadingError(f"a database that is damaged: {_line(error)}") from None
     finally:
         database.close()
     if not found.start:
         raise ReadingError(f"no activity of a GPU in {KERNELS}: record with --trace=cuda")
     return found
+
+
+def _line(error: Exception) -> str:
+    """What SQLite says, which may quote a schema of many lines."""
+    return " ".join(str(error).split())[:200]
 
 
 class Database:

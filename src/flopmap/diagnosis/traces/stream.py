@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 BLOCK = 2**20  # the fastest of 128 KiB to 4 MiB: it stays in the cache
-LARGEST_EVENT = 32 * 2**20  # also of what stands before and after the events
+LARGEST_EVENT = 16 * 2**20  # also of what stands before and after the events
 LARGEST_TRACE = 8 * 2**30  # bytes, unpacked: what bounds the time
 GUESSES = 2
+DEEPEST = 500
 MOST_BRACES = 10_000  # looked at for one guess
 START = re.compile(rb'"traceEvents"\s*:\s*\[')
 LEAD = re.compile(rb"[,\s]*")
@@ -92,7 +93,8 @@ class Events:
                     return
             elif len(buffer) > LARGEST_EVENT:
                 raise self._error(f"no end of an event within {LARGEST_EVENT >> 20} MiB")
-            block = self._block()
+            # twice as much where a block holds no end of an event, so that a scan is not repeated for each block
+            block = self._block(BLOCK if chunk else max(BLOCK, len(buffer)))
             if not block:
                 if chunk is not None and not chunk.ended and buffer.strip(SPACE):
                     continue  # the rest of the file is smaller than a block
@@ -100,10 +102,10 @@ class Events:
                 raise self._error("cut off")
             buffer += block
 
-    def _block(self) -> bytes:
+    def _block(self, size: int = BLOCK) -> bytes:
         if self._taken > LARGEST_TRACE:
             raise ReadingError(f"unpacks to more than {LARGEST_TRACE >> 30} GiB: profile fewer steps")
-        return self._read(BLOCK)
+        return self._read(size)
 
     def _head(self) -> bytes:
         buffer = self._block()
@@ -168,6 +170,8 @@ class Events:
                     break
             elif sign in b"[{":
                 depth += 1
+                if depth > DEEPEST:
+                    raise self._error("nested too deeply")
             elif depth == 0:
                 ended = sign == BRACKET
                 if ended:
