@@ -153,6 +153,14 @@ def test_statistics_of_rocprof_have_calls_and_no_gaps(tmp_path: Path) -> None:
     assert run.get("calls") == 40
 
 
+def test_statistics_of_nsight_systems_have_calls_and_no_gaps(tmp_path: Path) -> None:
+    run = run_of(tmp_path, table("nsys-stats"), "stats.csv")
+    assert run.profile is not None
+    assert (run.tool, run.profile.wall) == ("Nsight Systems statistics", 0)
+    found = [(work.id, work.calls, micro(work.seconds)) for work in run.profile.work]
+    assert found == [("matrix", 36, 720), ("attention", 4, 280)]
+
+
 def test_details_of_nsight_compute_are_durations_in_their_own_units(tmp_path: Path) -> None:
     run = run_of(tmp_path, table("ncu-details"), "details.csv")
     assert run.profile is not None

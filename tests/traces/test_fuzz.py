@@ -31,7 +31,7 @@ with TemporaryDirectory() as scratch:
 MATCHER = Matcher(load())
 STEPS = [mark("execute_context_0(0)_generation_8(8)", 0, 300), mark("ProfilerStep#1", 20, 300, device=True)]
 TRACES = [support.chrome([*events(), *STEPS]), support.chrome(events(), 1), support.chrome(xla())]
-TABLES = [table(name) for name in ("rocprof-v3", "rocprof-v1", "rocprof-stats", "ncu-details", "ncu-raw")]
+TABLES = [table(name) for name in ("rocprof-v3", "rocprof-v1", "rocprof-stats", "ncu-details", "ncu-raw", "nsys-stats")]
 ODD = (
     *(
         b"inf",

@@ -22,7 +22,7 @@ PEEK = 64 * 2**10
 GZIP = b"\x1f\x8b"
 SQLITE = b"SQLite format 3\0"
 CHROME = (b'"traceEvents"', b'"deviceProperties"', b'"displayTimeUnit"', b'"ph":', b'"ph" :')
-CSV = (b"Kernel_Name", b"KernelName", b'"Kernel Name"', b"TotalDurationNs")
+CSV = (b"Kernel_Name", b"KernelName", b'"Kernel Name"', b"TotalDurationNs", b"Total Time (ns)")
 BY_PATH = "a database of Nsight Systems: give it by its path, unpacked"
 
 

@@ -1,4 +1,4 @@
-"""Kernels as CSV: traces and statistics of rocprof (v1, v2, v3), pages of Nsight Compute.
+"""Kernels as CSV: traces and statistics of rocprof (v1, v2, v3), statistics of Nsight Systems, pages of Nsight Compute.
 
 A trace has the times of each kernel. Statistics and Nsight Compute have durations only: shares, and no gaps.
 """
@@ -16,7 +16,8 @@ from flopmap.diagnosis.traces.activity import Activities
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-ROCPROF, NCU = "rocprof", "Nsight Compute"
+ROCPROF, NCU, NSYS = "rocprof", "Nsight Compute", "Nsight Systems statistics"
+NSYS_TOTAL = "Total Time (ns)"
 BLOCK = 2**20
 LONGEST_LINE = 2**20
 LARGEST = 8 * 2**30
@@ -66,6 +67,7 @@ def read(read_bytes: Callable[[int], bytes]) -> Activities:
             raise ReadingError(f"line {rows.line_num}: {error}") from None
         if columns is None or row[:1] == ["ID"]:
             columns = _columns(row) or columns
+            found.tool = NSYS if NSYS_TOTAL in row else found.tool
         elif columns.duration is not None and not duration_unit:
             duration_unit = _cell(row, columns.duration) or "ns"  # the second row of a raw page
         elif row:
@@ -116,8 +118,8 @@ def _columns(row: Sequence[str]) -> Columns | None:
         end=first(ENDS),
         device=first(DEVICES),
         correlation=first(CORRELATIONS),
-        calls=first(("Calls",)),
-        total=first(("TotalDurationNs",)),
+        calls=first(("Calls", "Instances")),
+        total=first(("TotalDurationNs", NSYS_TOTAL)),
         metric=first(("Metric Name",)),
         unit=first(("Metric Unit",)),
         value=first(("Metric Value",)),
