@@ -95,6 +95,8 @@ MATCHER = Matcher(BOOK)
         ("fused_recurrent_gated_delta_rule_packed_decode_kernel", "state"),
         ("sample_recovered_tokens_kernel", "sampling"),
         ("_w8a8_triton_block_scaled_mm", "matrix"),
+        ("fusion", None),  # of XLA: without its category it may be anything
+        ("xla:custom fusion:fusion", None),
         (STRANGE, None),
         ("", None),
     ],
