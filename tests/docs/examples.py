@@ -29,6 +29,7 @@ MEASUREMENTS = """hardware,num_devices,engine,model,batch_or_concurrency,input_l
 h100-sxm,1,vLLM,meta-llama/Llama-3.1-8B,1,1024,512,tpot_ms,7.1,ms,batch_kind=static
 """
 BENCH = ROOT / "tests" / "readers" / "fixtures" / "vllm-serve-old.txt"
+TRACE = ROOT / "tests" / "traces" / "fixtures" / "decode.json"
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -116,7 +117,7 @@ def overlay_files() -> dict[str, str]:
 def furnish(folder: Path) -> None:
     """Put what the examples need into a folder: configs, results, a table, and the overlay of CONTRIBUTING.md."""
     configs = {name: json.dumps(fields) for name, fields in CONFIGS.items()}
-    results = {"bench.txt": BENCH.read_text(), "measurements.csv": MEASUREMENTS}
+    results = {"bench.txt": BENCH.read_text(), "measurements.csv": MEASUREMENTS, "trace.json": TRACE.read_text()}
     for name, text in {**configs, **overlay_files(), **results}.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -110,7 +110,7 @@ def test_a_mixed_paste_is_read_piece_by_piece() -> None:
         (b"hello\n", re.escape(f"no result in it that is known (known: {KNOWN})")),
         (b'{"a": 1}', "JSON of a kind that is not known"),
         (b"\x7fELF\x00\x00\x01", "a binary file"),
-        (b'{"traceEvents": []}', "a trace of the torch profiler"),
+        (b'{"traceEvents": []}', "a trace of a profiler"),
         (b"[" * 100_000, "no result in it"),
         (b'{"a":' * 100_000, "line 1: JSON that is cut off"),
         (gzip.compress(b"hello world" * 100, mtime=0)[:30], "a gzip file that is cut off"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from flopmap.checks import claims, conditions, formulas, links, scenarios
+from flopmap.checks import claims, conditions, formulas, kernels, links, scenarios
 from flopmap.records.author import draft, replace
 from flopmap.records.book import BOOK, BUILT, decode
 from flopmap.records.faults import MissingBookError
@@ -47,6 +47,7 @@ def check(overlays: tuple[Path, ...]) -> Outcome:
     problems += links.check(book, drafted.source)
     problems += scenarios.check(book, drafted.source)
     problems += conditions.check(book, drafted.source)
+    problems += kernels.check(book, drafted.source)
     return Outcome(problems=_ordered(problems), counts=counts, claims=judged)
 
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from flopmap.diagnosis.readers.run import Run
-from flopmap.diagnosis.verdict import Verdict, judge
+from flopmap.diagnosis.traces.profile import shares
+from flopmap.diagnosis.verdict import CAUSE_OF, Cause, Verdict, judge
 from flopmap.machine.machine import MachineError
 from flopmap.model.config import ConfigError, MissingFileError
 from flopmap.records.book import UnknownRecordError
-from flopmap.records.types import Format
+from flopmap.records.types import Format, Reading
 from flopmap.scenario import Request, make
 from flopmap.step import ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from flopmap.diagnosis.traces.profile import Profile
     from flopmap.records.book import Book
 
 PLAN = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "expert_parallel_size")
@@ -104,8 +107,24 @@ def _diagnose(file: str, run: Run, known: Mapping[str, Any], flags: Mapping[str,
         except ScenarioError as error:  # of the text: those of flags are raised before
             unjudged.append(f"{step.figure}: {error}")
             continue
+        if run.profile:
+            verdict = _traced(verdict, run.profile, book)
         judged.append(Judged(figure=step.figure, verdict=verdict, derived=step.derived))
     return Diagnosis(file=file, run=run, judged=tuple(judged), unjudged=tuple(unjudged), missing=missing)
+
+
+def _traced(verdict: Verdict, profile: Profile, book: Book) -> Verdict:
+    """A verdict whose causes are measured: shares of this step, in place of those of public cases."""
+    if verdict.over_device is not None and verdict.over_device < 1:
+        return verdict  # impossible: of something else than was said
+    checks = book.record(Reading, "measured-over-floor").checks
+    found = shares(profile, verdict.pricing.operation_seconds)
+    named = {CAUSE_OF[verdict.bound_by] if name == "floor" else name: share for name, share in found.items()}
+    ranked = sorted(named.items(), key=lambda item: -item[1])
+    causes = tuple(Cause(cause=cause, weight=weight, check=checks[cause]) for cause, weight in ranked)
+    return replace(
+        verdict, causes=causes, meaning="the sum of these parts, which are of its trace and not of public cases"
+    )
 
 
 def _fields(
@@ -165,6 +184,8 @@ def steps_of(run: Run, flags: Mapping[str, Any]) -> tuple[list[Step], list[str]]
     """The figures that are the time of a step, and why others are not."""
     steps: list[Step] = []
     unjudged: list[str] = []
+    if run.profile:
+        return list(_profiled(run, run.profile, flags, unjudged)), unjudged
     decode = _decode(run, flags, unjudged)
     steps += [decode] if decode else []
     prefill = _prefill(run, flags, unjudged)
@@ -172,6 +193,23 @@ def steps_of(run: Run, flags: Mapping[str, Any]) -> tuple[list[Step], list[str]]
     if not steps and not unjudged and run.measurements:
         unjudged.append("no figure of it is the time of a step")
     return steps, unjudged
+
+
+def _profiled(run: Run, profile: Profile, flags: Mapping[str, Any], unjudged: list[str]) -> Iterator[Step]:
+    """The mean step of a trace."""
+    time = run.get("step_time")
+    phase = flags.get("phase") or run.phase
+    if profile.steps is None or not time:
+        unjudged.append("the trace marks no steps: give --steps to hold it against the floor of one")
+    elif (run.parts or 1) > 1:
+        unjudged.append(f"the trace is of one of {run.parts} parts: plans over several parts are not counted yet")
+    elif phase is None:
+        unjudged.append("the trace does not mark what its steps are: give --phase, --batch-size and the length")
+    else:
+        shape = ("batch_size", *(("context_len",) if phase == "decode" else ("input_len", "cached_len")))
+        marked = {name: value for name in shape if (value := getattr(run, name)) is not None}
+        derived = () if profile.wall else ("the time between kernels is not in the trace",)
+        yield Step(figure="step_time", measured=("step", time), fields={"phase": phase, **marked}, derived=derived)
 
 
 def _decode(run: Run, flags: Mapping[str, Any], unjudged: list[str]) -> Step | None:

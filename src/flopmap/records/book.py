@@ -43,6 +43,7 @@ KINDS_SINGULAR = {
     "measurements": "measurement",
     "crossovers": "measured crossover",
     "traps": "trap",
+    "kernels": "kind of kernel",
     "sources": "source",
 }
 # the command that lists a kind

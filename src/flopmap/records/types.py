@@ -274,6 +274,26 @@ class Trap(Record, frozen=True, kw_only=True):
     when: str = ""
 
 
+class KernelNames(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a library names its kernels: regular expressions, found anywhere in a name, and names that they must find."""
+
+    library: str
+    patterns: tuple[str, ...]
+    examples: tuple[str, ...]
+    source: str
+
+
+class KernelWork(Record, frozen=True, kw_only=True):
+    """A kind of work that kernels do, by their names. The record of the lowest ``order`` that knows a name has it.
+
+    ``classes`` are the op classes whose work this is; none where the ledger does not count it.
+    """
+
+    order: int
+    classes: tuple[str, ...] = ()
+    kernels: tuple[KernelNames, ...]
+
+
 class Symbol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A symbol of the formulas. ``sum`` (``windowed``, ``chunked``) make it a statistic: summed over sequences."""
 
@@ -314,5 +334,6 @@ KINDS: dict[str, type[Record]] = {
     "measurements": Spread,
     "crossovers": Crossover,
     "traps": Trap,
+    "kernels": KernelWork,
     "sources": Source,
 }

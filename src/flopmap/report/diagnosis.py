@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from flopmap.diagnosis.diagnose import changes, place
 from flopmap.quantity import amount, percent, seconds, significant
 from flopmap.records.book import to_data
-from flopmap.report import content
+from flopmap.report import content, trace
 from flopmap.report.data import SCHEMA_VERSION, verdict_data, whole
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ FACTS: tuple[str, ...] = (
     "batch",
     "batch_size",
     "max_concurrency",
+    "context_len",
     "input_len",
     "output_len",
     "cached_len",
@@ -38,6 +39,11 @@ MOST_CHANGES = 12
 def headline(diagnoses: Sequence[Diagnosis]) -> str:
     """The answer in one line."""
     judged = [step for each in diagnoses for step in each.judged]
+    traces = [each.run.profile for each in diagnoses if each.run.profile]
+    if traces and len(traces) == len(diagnoses):
+        held = f"; {trace.held(judged[0].verdict)}" if judged else ""
+        several = f"{len(traces)} traces, the first: " if len(traces) > 1 else ""
+        return f"{several}{trace.headline(traces[0])}{held}"
     if len(judged) == 1:
         return content.headline(judged[0].verdict)
     figures = sum(len(each.run.measurements) for each in diagnoses)
@@ -81,6 +87,7 @@ def lines(diagnoses: Sequence[Diagnosis]) -> list[str]:
         figures = [figure(one) for one in each.run.measurements]
         more = f" and {len(figures) - MOST_FIGURES} more (--json)" if len(figures) > MOST_FIGURES else ""
         said.append(f"{place(each)} {each.run.tool}: {', '.join(figures[:MOST_FIGURES]) or 'no figure'}{more}")
+        said += trace.lines(each)
         said += _once((f"  missing {name}: {how}" for name, how in each.missing.items()), told)
         for step in each.judged:
             said += _judged(step, alone)
@@ -111,7 +118,7 @@ def text(diagnoses: Sequence[Diagnosis]) -> str:
     """For a terminal: the answer, the readings, and of a single verdict its tables."""
     parts = [headline(diagnoses), *lines(diagnoses)]
     judged = [step.verdict for each in diagnoses for step in each.judged]
-    written = "\n".join(parts) + "\n"
+    written = "\n".join(parts) + "\n" + "".join(map(trace.text, diagnoses))
     if len(judged) == 1:
         import io
 
@@ -125,11 +132,12 @@ def text(diagnoses: Sequence[Diagnosis]) -> str:
 
 def markdown(diagnoses: Sequence[Diagnosis]) -> str:
     """For an issue."""
-    from flopmap.report.markdown import escape, render
+    from flopmap.report.markdown import escape, render, render_table
 
     body = "\n".join(f"- {escape(line.strip())}" for line in lines(diagnoses))
     judged = [step.verdict for each in diagnoses for step in each.judged]
-    tables = f"\n{render(judged[0])}" if len(judged) == 1 else ""
+    tables = "".join(f"\n{render_table(table)}\n" for each in diagnoses for table in trace.tables(each))
+    tables += f"\n{render(judged[0])}" if len(judged) == 1 else ""
     return f"**{escape(headline(diagnoses))}**\n\n{body}\n{tables}"
 
 
@@ -156,6 +164,7 @@ def diagnosis_data(diagnoses: Sequence[Diagnosis]) -> list[dict[str, Any]]:
                 "missing": each.missing,
                 "not_judged": list(each.unjudged),
                 "notes": list(each.run.notes),
+                "profile": trace.profile_data(each),
                 "changes": [line for line in told if line.startswith(f"{place(each)} against")],
             }
         )

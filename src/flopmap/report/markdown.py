@@ -13,13 +13,16 @@ if TYPE_CHECKING:
 def render(verdict: Verdict) -> str:
     """The answer in bold, then tables."""
     parts = [f"**{escape(content.headline(verdict))}**", *(escape(line) for line in content.paragraphs(verdict))]
-    for table in content.tables(verdict):
-        if table.rows:
-            head = f"| {' | '.join(table.columns)} |\n|{' --- |' * len(table.columns)}"
-            body = "\n".join(f"| {' | '.join(escape(cell) for cell in row)} |" for row in table.rows)
-            parts.append(f"### {table.title}\n\n{head}\n{body}")
+    parts += [render_table(table) for table in content.tables(verdict) if table.rows]
     parts.append("\n".join(f"- {escape(line)}" for line in content.footnotes(verdict)))
     return "\n\n".join(parts) + "\n"
+
+
+def render_table(table: content.Table) -> str:
+    """A table under its title."""
+    head = f"| {' | '.join(table.columns)} |\n|{' --- |' * len(table.columns)}"
+    body = "\n".join(f"| {' | '.join(escape(cell) for cell in row)} |" for row in table.rows)
+    return f"### {table.title}\n\n{head}\n{body}"
 
 
 def escape(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Profiles as tables: recognised, their kernels listed, and said what they cannot tell. Traces are refused by name."""
+"""Profiles as tables: recognised, their kernels listed, and said what they cannot tell. Traces are read elsewhere."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ COLUMNS = re.compile(r" {2,}")
 MOST = 40
 NVPROF_NOTE = "a summary by kernel: shares of GPU time, without the gaps between kernels"
 TORCH_NOTE = "a table by operator: times of CPU and GPU summed over threads and streams, without gaps and overlap"
-NCU = "an export of Nsight Compute (CSV): kernels without the time between them; recognised, and not judged yet"
-TRACE = "a trace of the torch profiler (Chrome JSON): recognised, and not read yet (give results or logs)"
+TRACE = "a trace of a profiler (Chrome JSON) within another text: give it as a file of its own"
 
 
 def read(lines: Sequence[str]) -> Iterator[Run]:
@@ -46,8 +45,6 @@ def read(lines: Sequence[str]) -> Iterator[Run]:
             if len(cells) == len(columns) and not cells[0].startswith("--"):
                 count += 1
                 yield _operator(dict(zip(columns, cells, strict=True)), number)
-    if any(line.startswith('"ID","Process ID"') and "Metric Name" in line for line in lines):
-        yield Run(tool="Nsight Compute", line=1, notes=(NCU,))
 
 
 def _operator(row: dict[str, str], line: int) -> Run:

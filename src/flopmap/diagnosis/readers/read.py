@@ -27,12 +27,14 @@ from flopmap.diagnosis.readers import (
     vllm_offline,
 )
 from flopmap.diagnosis.readers.text import LARGEST, inflate, paste
+from flopmap.diagnosis.traces.read import read_trace
 from flopmap.model.config import MissingFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from flopmap.diagnosis.readers.run import Run
+    from flopmap.records.book import Book
 
 TEXT: tuple[Callable[[Sequence[str]], Iterator[Run]], ...] = (
     serving.read,
@@ -63,17 +65,24 @@ KNOWN = (
     "vllm bench serve, latency and throughput, logs and /metrics of vLLM and SGLang, SGLang bench_serving and "
     "bench_one_batch, trtllm-bench, genai-perf, aiperf, guidellm, InferenceX, MLPerf LoadGen, llama-bench, "
     "llama-batched-bench, llama.cpp timings, ollama --verbose, MLX-LM, TGI benchmark, LMCache, nvidia-smi, "
-    "tables of torch profiler and nvprof"
+    "tables of torch profiler and nvprof, traces of torch profiler, JAX, nsys, ncu and rocprof"
 )
 MOST_RUNS = 10_000
 EMPTY = "nothing in it"
 
 
-def read_file(path: str) -> tuple[Run, ...]:
-    """The runs of a file, ``-`` for stdin. Raises :class:`ReadingError` and :class:`MissingFileError`."""
+def read_file(path: str, book: Book, steps: int | None = None) -> tuple[Run, ...]:
+    """The runs of a file, ``-`` for stdin. ``steps`` is how many a trace holds, where it marks none.
+
+    Raises :class:`ReadingError` and :class:`MissingFileError`.
+    """
     import sys
 
+    name = "stdin" if path == "-" else path
     try:
+        traced = read_trace(path, book, steps)
+        if traced is not None:
+            return (traced,)
         if path == "-":
             data = sys.stdin.buffer.read(LARGEST + 1)
         else:
@@ -81,9 +90,10 @@ def read_file(path: str) -> tuple[Run, ...]:
                 data = file.read(LARGEST + 1)
     except FileNotFoundError:
         raise MissingFileError(f"{path}: no such file") from None
+    except ReadingError as error:
+        raise ReadingError(f"{name}: {error}") from None
     except (OSError, ValueError) as error:
         raise ReadingError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from None
-    name = "stdin" if path == "-" else path
     try:
         return read_bytes(data)
     except ReadingError as error:

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from flopmap.diagnosis.traces.profile import Profile
+
 UNITS = {
     "ttft": "s",
     "tpot": "s",
@@ -88,6 +90,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     batch: str = UNSAID
     batch_size: int | None = None
     max_concurrency: int | None = None
+    context_len: int | None = None
     input_len: int | None = None
     output_len: int | None = None
     cached_len: int | None = None
@@ -107,6 +110,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     speculative: bool | None = None
     queueing: bool | None = None
     notes: tuple[str, ...] = ()
+    profile: Profile | None = None
 
     def get(self, name: str, *statistics: str) -> float | None:
         """The figure of the first of these statistics that is there (mean, then median, without any)."""
