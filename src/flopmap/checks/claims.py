@@ -22,16 +22,27 @@ if TYPE_CHECKING:
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim with our figure beside it. ``ours`` is None when it could not be computed; ``why`` then says so."""
+    """A claim with our figure beside it, both in ``unit``. ``ours`` is None when it could not be computed.
+
+    ``why`` says what is behind the verdict, and ``under`` which convention the claim holds under. Of a claim that a
+    document makes, ``says`` is what it says, ``printed`` the figure or formula as published, and ``fault`` what is wrong
+    with our record of it.
+    """
 
     id: str
     record: str
     quantity: str
     verdict: str
     ours: float | None
-    theirs: float
+    theirs: float | None
     source: str
     why: str
+    says: str = ""
+    section: str = ""
+    printed: str = ""
+    unit: str = ""
+    under: str = ""
+    fault: str = ""
 
 
 def check(judgements: list[Judgement], source: Source) -> Iterator[Problem]:
@@ -85,13 +96,14 @@ def _ours(claim: Claim, record: OpClass | Law, book: Book) -> float:
         name: symbol.value for name, symbol in book.glossary.symbols.items() if symbol.value is not None
     }
     if claim.part:
-        given |= _rates(book.record(Part, claim.part), claim.dtype)
+        given |= rates(book.record(Part, claim.part), claim.dtype)
     given |= claim.given
     own = {name: put(tree, given) for name, tree in names.items() if name not in claim.given}
     return value(put(parse(claim.quantity), {**own, **claim.given}), given)
 
 
-def _rates(part: Part, dtype: str) -> dict[str, float]:
+def rates(part: Part, dtype: str) -> dict[str, Expr]:
+    """The rates and limits of a part that are known, by their symbols."""
     matrix, vector = matrix_peak(part, dtype), vector_peak(part)
     found = {
         "matrix_peak": matrix.value if matrix else None,

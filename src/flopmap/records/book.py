@@ -41,6 +41,7 @@ KINDS_SINGULAR = {
     "readings": "reading",
     "measurements": "measurement",
     "traps": "trap",
+    "claims": "set of claims",
     "sources": "source",
 }
 # the command that lists a kind
