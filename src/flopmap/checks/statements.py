@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flopmap.checks.claims import Judgement, rates
+from flopmap.checks.claims import VERDICTS, Judgement, rates
 from flopmap.records.formula import FormulaError, operate, parse, symbols, value
 from flopmap.records.formula import bind as put
-from flopmap.records.printed import Printed, read_printed
+from flopmap.records.notation import number_text, text
+from flopmap.records.printed import Printed, exactly, read_printed
 from flopmap.records.resolve import law, named, parse_once
 from flopmap.records.types import Claims, Law, OpClass, Part, Way
 from flopmap.records.units import Dimension, dimension, unit_dimension, unit_text
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from flopmap.records.types import Statement, Symbol
     from flopmap.records.yaml_file import Problem
 
-SAME = 1e-9
-WORDS = {"agrees": "agrees", "disagrees": "disagrees", "convention": "holds under a convention"}
+LONGEST = 400  # characters of a formula that is written out
 
 
 def judge(book: Book) -> list[Judgement]:
@@ -47,7 +47,7 @@ def _judge(place: str, key: str, statement: Statement, file: Claims, book: Book)
             printed = _printed(statement, way, file, book)
             ours = _figure(way, statement, book)
             verdict, under = _verdict(printed, ours, way, statement, book)
-            theirs, unit = printed.value, _unit_text(statement.theirs)
+            theirs, unit = printed.value, printed.label
             ours /= printed.scale
         elif way.quantity:
             ours = _figure(way, statement, book)
@@ -65,7 +65,9 @@ def _judge(place: str, key: str, statement: Statement, file: Claims, book: Book)
         why=statement.cannot or statement.why,
         says=statement.says,
         section=statement.section or file.section,
-        printed=statement.theirs or statement.form,
+        formula=_written(way, statement.over) if way.quantity and not fault else "",
+        printed=statement.theirs,
+        form=text(parse_once(statement.form)) if statement.form else "",
         unit=unit,
         under=under,
         fault=fault,
@@ -76,20 +78,32 @@ def _fault(statement: Statement, verdict: str, ours: float | None) -> str:
     """What is wrong with a statement that could be computed: its verdict is not the one that it records."""
     if bool(statement.theirs) + bool(statement.form) + bool(statement.cannot) != 1:
         return "give one of theirs (a printed figure), form (a formula) and cannot (why it cannot be checked)"
-    expected = "cannot be checked" if statement.cannot else WORDS[statement.expected]
+    expected = "cannot be checked" if statement.cannot else VERDICTS[statement.expected]
     if verdict != expected:
-        figures = "it has no quantity" if ours is None else f"ours {ours:.6g}, theirs {statement.theirs or statement.form}"
-        return f"{verdict}, and is recorded as {expected!r}: {figures}"
+        found = (
+            "it has no quantity" if ours is None else f"ours {ours:.6g}, theirs {statement.theirs or statement.form}"
+        )
+        return f"{verdict}, and is recorded as {expected!r}: {found}"
     if verdict != "agrees" and not (statement.why or statement.cannot):
         return f"{verdict}, and does not say why"
     return ""
 
 
-def _unit_text(printed: str) -> str:
-    """The unit as printed: what follows the last figure."""
-    words = printed.split(" ")
-    last = max((i for i, word in enumerate(words) if word[:1].isdigit() or word[:1] == "-"), default=len(words))
-    return " ".join(words[last + 1 :])
+def _written(way: Way, over: Way | None) -> str:
+    """The quantity as maths, with the formulas that it is given put in; and what it is compared with."""
+    own = {name: parse_once(given) for name, given in way.given.items() if isinstance(given, str)}
+    tree = parse_once(way.quantity)
+    written = text(tree)
+    while symbols(tree) & own.keys() and len(text(tree)) < LONGEST:  # no circle, since it has a value
+        tree = put(tree, own)
+        written = text(tree)
+    if over is None:
+        return written
+    apart: dict[str, float | str] = {"of": over.of, "on": over.part, "in": over.dtype, **over.conventions, **over.given}
+    changed = [f"{name} {each if isinstance(each, str) else number_text(each)}" for name, each in apart.items() if each]
+    return (
+        f"{written}, over {text(parse_once(over.quantity)) if over.quantity else 'the same'} with {', '.join(changed)}"
+    )
 
 
 def _over(below: Way, way: Way) -> Way:
@@ -104,23 +118,17 @@ def _over(below: Way, way: Way) -> Way:
     )
 
 
-def _verdict(
-    printed: Printed, ours: float, way: Way, statement: Statement, book: Book
-) -> tuple[str, str]:
+def _verdict(printed: Printed, ours: float, way: Way, statement: Statement, book: Book) -> tuple[str, str]:
     if printed.holds(ours):
         return "agrees", ""
     for name, other in statement.under.items():
         chosen = _over(way, other)
         held = printed
         if statement.form:
-            held = _exactly(_figure(chosen, statement, book, quantity=statement.form))
+            held = exactly(_figure(chosen, statement, book, quantity=statement.form))
         if held.holds(_figure(chosen, statement, book)):
             return "holds under a convention", name
     return "disagrees", ""
-
-
-def _exactly(figure: float) -> Printed:
-    return Printed(figure * (1 - SAME), figure * (1 + SAME), figure, 1.0, "")
 
 
 def _printed(statement: Statement, way: Way, file: Claims, book: Book) -> Printed:
@@ -130,7 +138,7 @@ def _printed(statement: Statement, way: Way, file: Claims, book: Book) -> Printe
         other = _over(way, statement.over)
         found = dimension(("/", "a", "b"), {"a": found, "b": _dimension(other, other.quantity, file, book)})
     if statement.form:
-        printed = _exactly(_figure(way, statement, book, quantity=statement.form))
+        printed = exactly(_figure(way, statement, book, quantity=statement.form))
         theirs = _dimension(way, statement.form, file, book)
     else:
         printed = read_printed(statement.theirs)
@@ -177,10 +185,10 @@ def _law(record: object, way: Way) -> dict[str, Expr]:
 
 def _sum(name: str, symbol: Symbol, way: Way) -> Expr:
     """A statistic of a step over ``seqs`` equal sequences."""
-    text = symbol.windowed if symbol.windowed and "window" in way.given else symbol.sum
+    formula = symbol.windowed if symbol.windowed and "window" in way.given else symbol.sum
     for convention, readings in symbol.conventions.items():
-        text = readings.get(way.conventions.get(convention, ""), text)
-    one = parse_once(text)
+        formula = readings.get(way.conventions.get(convention, ""), formula)
+    one = parse_once(formula)
     return one if name == "seqs" else operate("*", "seqs", one)
 
 

@@ -1,7 +1,7 @@
 """A figure as a document prints it: its value, its unit, and how exact its digits say that it is.
 
 ``41.94 GB`` is any value that rounds to it, ``about 500 x`` any that is within one of its last digit that is not 0,
-``25 to 50`` a range, and ``above``, ``below``, ``at least``, ``at most`` are one-sided.
+``25 to 50`` is a range with both ends, and ``above``, ``below``, ``at least``, ``at most`` are one-sided.
 """
 
 from __future__ import annotations
@@ -22,13 +22,17 @@ FIGURE = re.compile(
 
 
 class Printed(NamedTuple):
-    """A printed figure: any value from ``low`` to ``high``, in ``scale`` units of ``unit``. A range has no ``value``."""
+    """A printed figure: any value from ``low`` to ``high``, in ``scale`` of ``unit``, which it writes as ``label``.
+
+    A range has no ``value``.
+    """
 
     low: float
     high: float
     value: float | None
-    scale: float
-    unit: str
+    scale: float = 1.0
+    unit: str = "1"
+    label: str = ""
 
     def holds(self, ours: float) -> bool:
         """Whether our figure, in SI units, is what is printed."""
@@ -41,20 +45,24 @@ def read_printed(text: str) -> Printed:
     found = FIGURE.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is not a printed figure (accepted: 41.94 GB, about 500 x, 25 to 50, above 295)")
-    scale, unit = _unit(found["unit"] or "")
+    label = found["unit"] or ""
     low = Decimal(found["low"].replace(",", ""))
-    value = float(low)
+    value, half = float(low), _place(low) / 2
+    least, most, one = value - half, value + half, value
     if found["high"]:
-        return Printed(value, float(found["high"].replace(",", "")), None, scale, unit)
-    if found["word"] == "about":
-        place = _place(low.normalize())
-        return Printed(value - place, value + place, value, scale, unit)
-    if found["word"] in ("above", "at least"):
-        return Printed(value, math.inf, value, scale, unit)
-    if found["word"] in ("below", "at most"):
-        return Printed(-math.inf, value, value, scale, unit)
-    half = _place(low) / 2
-    return Printed(value - half, value + half, value, scale, unit)
+        least, most, one = value, float(found["high"].replace(",", "")), None
+    elif found["word"] == "about":
+        least, most = value - _place(low.normalize()), value + _place(low.normalize())
+    elif found["word"] in ("above", "at least"):
+        least, most = value, math.inf
+    elif found["word"] in ("below", "at most"):
+        least, most = -math.inf, value
+    return Printed(least, most, one, *_unit(label), label)
+
+
+def exactly(value: float) -> Printed:
+    """A figure that a formula comes to, which has to be met but for rounding."""
+    return Printed(value, value, value)
 
 
 def _place(number: Decimal) -> float:
