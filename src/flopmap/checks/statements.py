@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flopmap.records.types import Statement, Symbol
     from flopmap.records.yaml_file import Problem
 
-LONGEST = 400  # characters of a formula that is written out
+LONGEST = 160  # characters of a formula that is written out
 
 
 def judge(book: Book) -> list[Judgement]:
@@ -40,7 +40,8 @@ def _judge(place: str, key: str, statement: Statement, file: Claims, book: Book)
     way = _over(file.shared, statement)
     ours: float | None = None
     theirs: float | None = None
-    unit = under = fault = ""
+    unit = under = fault = formula = ""
+    used = False
     verdict = "cannot be checked"
     try:
         if way.quantity and not statement.cannot:
@@ -52,11 +53,15 @@ def _judge(place: str, key: str, statement: Statement, file: Claims, book: Book)
         elif way.quantity:
             ours = _figure(way, statement, book)
         fault = _fault(statement, verdict, ours)
+        if way.quantity:
+            own = _own(way, book)
+            formula = _written(way, statement.over, own)
+            used = bool(symbols(_put_in(way)) & own.keys())
     except (FormulaError, LookupError, ValueError) as error:
         fault = f"cannot be computed: {error}"
     return Judgement(
         id=key,
-        record=way.of or place,
+        record=way.of if used else place,
         quantity=way.quantity,
         verdict=verdict,
         ours=ours,
@@ -65,7 +70,7 @@ def _judge(place: str, key: str, statement: Statement, file: Claims, book: Book)
         why=statement.cannot or statement.why,
         says=statement.says,
         section=statement.section or file.section,
-        formula=_written(way, statement.over) if way.quantity and not fault else "",
+        formula=formula,
         printed=statement.theirs,
         form=text(parse_once(statement.form)) if statement.form else "",
         unit=unit,
@@ -89,21 +94,27 @@ def _fault(statement: Statement, verdict: str, ours: float | None) -> str:
     return ""
 
 
-def _written(way: Way, over: Way | None) -> str:
-    """The quantity as maths, with the formulas that it is given put in; and what it is compared with."""
+def _written(way: Way, over: Way | None, own: Mapping[str, Expr]) -> str:
+    """The quantity as maths, with given formulas and short ones of its record put in; and what it is compared with."""
+    tree = _put_in(way)
+    if len(text(put(tree, own))) < LONGEST:
+        tree = put(tree, own)
+    if over is None:
+        return text(tree)
+    apart = {"of": over.of, "on": over.part, "in": over.dtype, **over.conventions}
+    changed = [f"{name} {word}" for name, word in apart.items() if word]
+    changed += [f"{name} {each if isinstance(each, str) else number_text(each)}" for name, each in over.given.items()]
+    other = text(parse_once(over.quantity)) if over.quantity else "the same"
+    return f"{text(tree)}, over {other} with {', '.join(changed)}"
+
+
+def _put_in(way: Way) -> Expr:
+    """The quantity with the formulas that it is given in place of their names, as far as it stays short."""
     own = {name: parse_once(given) for name, given in way.given.items() if isinstance(given, str)}
     tree = parse_once(way.quantity)
-    written = text(tree)
     while symbols(tree) & own.keys() and len(text(tree)) < LONGEST:  # no circle, since it has a value
         tree = put(tree, own)
-        written = text(tree)
-    if over is None:
-        return written
-    apart: dict[str, float | str] = {"of": over.of, "on": over.part, "in": over.dtype, **over.conventions, **over.given}
-    changed = [f"{name} {each if isinstance(each, str) else number_text(each)}" for name, each in apart.items() if each]
-    return (
-        f"{written}, over {text(parse_once(over.quantity)) if over.quantity else 'the same'} with {', '.join(changed)}"
-    )
+    return tree
 
 
 def _over(below: Way, way: Way) -> Way:
@@ -168,19 +179,22 @@ def names(way: Way, book: Book) -> dict[str, Expr]:
     found |= {name: _sum(name, symbol, way) for name, symbol in book.glossary.symbols.items() if symbol.sum}
     if way.part:
         found |= rates(book.record(Part, way.part), way.dtype or "bf16")
-    if way.of:
-        kind, _, name = way.of.partition("/")
-        if kind not in ("flops", "laws"):
-            raise FormulaError(f"of names a record of flops or laws, not {way.of!r}")
-        record = book.get(kind, name)
-        own = named(record, way.conventions) if isinstance(record, OpClass) else _law(record, way)
-        found |= {each: tree for each, tree in own.items() if tree != each}
+    found |= _own(way, book)
     return found | {name: parse_once(given) if isinstance(given, str) else given for name, given in way.given.items()}
 
 
-def _law(record: object, way: Way) -> dict[str, Expr]:
-    assert isinstance(record, Law)  # noqa: S101 - the kind says so
-    return law(record, way.conventions)
+def _own(way: Way, book: Book) -> dict[str, Expr]:
+    """The names of the record that a way is of, written out in symbols, without those that it is given itself."""
+    kind, _, name = way.of.partition("/")
+    if kind == "flops":
+        trees = named(book.record(OpClass, name), way.conventions)
+    elif kind == "laws":
+        trees = law(book.record(Law, name), way.conventions)
+    elif kind == "":
+        trees = {}
+    else:
+        raise FormulaError(f"of names a record of flops or laws, not {way.of!r}")
+    return {each: tree for each, tree in trees.items() if tree != each and each not in way.given}
 
 
 def _sum(name: str, symbol: Symbol, way: Way) -> Expr:

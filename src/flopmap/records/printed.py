@@ -48,7 +48,8 @@ def read_printed(text: str) -> Printed:
     label = found["unit"] or ""
     low = Decimal(found["low"].replace(",", ""))
     value, half = float(low), _place(low) / 2
-    least, most, one = value - half, value + half, value
+    least, most = value - half, value + half
+    one: float | None = value
     if found["high"]:
         least, most, one = value, float(found["high"].replace(",", "")), None
     elif found["word"] == "about":
