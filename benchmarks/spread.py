@@ -1,8 +1,7 @@
 """How far above the operation floor public results lie: the quantiles that the book's `measurements` records hold.
 
-Reads a table of public measurements (columns hardware, num_devices, engine, model, weight_dtype, kv_dtype, phase,
-batch_or_concurrency, input_len, output_len, context_len, metric, value, quality) and prices every row that states what
-is needed: one part, a dense bundled model, a 16-bit or 8-bit float format, a static batch or a single stream.
+Reads a table of public measurements (columns as `flopmap audit` reads them) and prices every row that states what is
+needed: one part, a dense bundled model, a 16-bit or 8-bit float format, a static batch or a single stream.
 
     python benchmarks/spread.py measurements.csv
 """
@@ -10,77 +9,43 @@ is needed: one part, a dense bundled model, a 16-bit or 8-bit float format, a st
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+from flopmap.audit.measurements import Auditor, Held, Unpriced
+from flopmap.audit.tables import csv_rows
+from flopmap.records.book import load
 
-from flopmap.floor.roofline import price
-from flopmap.records.book import Book, load
-from flopmap.scenario import Request, make
+if TYPE_CHECKING:
+    from flopmap.audit.rows import Reading
 
-FORMATS: dict[str, tuple[str, str | None]] = {
-    "bf16": ("bf16", None),
-    "bfloat16": ("bf16", None),
-    "fp16": ("fp16", None),
-    "float16": ("fp16", None),
-}
-FORMATS |= {"f16": ("fp16", None), "gguf f16": ("fp16", None), "gguf bf16": ("bf16", None), "fp8": ("bf16", "fp8")}
+FORMATS = (None, "fp8")  # of weights, beside those of the activations
 LEAST_OUTPUT = 0.5  # of the prompt: then decode takes most of the time
 QUANTILES = {"low": 0.1, "middle": 0.5, "high": 0.9}
 
 
-class Priced(NamedTuple):
-    """A row as scenarios: their steps and how often each runs, the measured seconds, and the phase that dominates."""
-
-    steps: tuple[tuple[Request, int], ...]
-    seconds: float
-    phase: str
-
-
-def read(row: dict[str, str], book: Book) -> Priced | None:
-    """The scenarios of a row, or None when it does not state enough."""
-    if row["num_devices"] not in ("1", "1.0") or row["quality"] not in ("A", "B") or "spec_decode" in row["notes"]:
-        return None
-    stored = FORMATS.get(row["weight_dtype"].strip().lower())
-    batch = number(row["batch_or_concurrency"])
-    known = book.find("parts", row["hardware"]) and book.find("models", row["model"])
-    if stored is None or not known or not batch or ("closed-loop" in row["notes"] and batch > 1):
-        return None
-    common = Request(model=row["model"], on=row["hardware"], dtype=stored[0], quantization=stored[1], batch_size=batch)
-    return _steps(row, common, batch)
+def counts(held: Held) -> bool:
+    """Whether a row states enough to be an example of how far results lie above the floor."""
+    reading, cells = held.reading, held.reading.cells
+    if reading.devices != 1 or cells["quality"] not in ("A", "B") or "spec_decode" in cells["notes"]:
+        return False
+    if "not stated" in cells["hardware"]:  # a floor may take the fastest variant, an example may not
+        return False
+    if reading.quantization not in FORMATS or not cells["weight_dtype"] or not reading.static or not reading.batch:
+        return False
+    if any(line.op_class.id == "moe-experts" for line in held.pricings[0][0].ledger.lines):
+        return False
+    if reading.cells["metric"] == "e2e_tok_s_total":
+        return "tokens_counted=input+output" in cells["notes"] and _is_decode(reading)
+    return cells["metric"] != "decode_tok_s_total"
 
 
-def _steps(row: dict[str, str], common: Request, batch: int) -> Priced | None:
-    """Prefill and decode steps of a row, by its metric. Decode attends to the prompt and half of its output."""
-    value = float(row["value"])
-    past, prompt, output = (number(row[name]) for name in ("context_len", "input_len", "output_len"))
-    mean = past + prompt + max(1, output // 2)
-    decode = replace(common, phase="decode", context_len=mean)
-    prefill = replace(common, phase="prefill", input_len=max(1, prompt), cached_len=past)
-    if row["metric"] == "decode_tok_s_per_user":
-        return Priced(((decode, 1),), 1 / value, "decode")
-    if row["metric"] == "tpot_ms":
-        return Priced(((decode, 1),), value / 1e3, "decode")
-    if row["metric"] == "prefill_tok_s" and prompt:
-        return Priced(((prefill, 1),), prompt * batch / value, "prefill")
-    static = "batch_kind=static" in row["notes"] and "tokens_counted=input+output" in row["notes"]
-    if row["metric"] == "e2e_tok_s_total" and static and prompt and output >= LEAST_OUTPUT * prompt:
-        return Priced(((prefill, 1), (decode, output - 1)), (prompt + output) * batch / value, "decode")
-    if row["metric"] == "ttft_ms" and "batch_kind=static" in row["notes"] and prompt:
-        return Priced(((prefill, 1),), value / 1e3, "prefill")
-    return None
-
-
-def number(text: str) -> int:
-    """A whole number, 0 where the cell is empty or says something else."""
-    try:
-        return int(float(text))
-    except ValueError:
-        return 0
+def _is_decode(reading: Reading) -> bool:
+    """Whether most of an end-to-end time is decode."""
+    prompt, output = float(reading.cells["input_len"] or 0), float(reading.cells["output_len"] or 0)
+    return prompt > 0 and output >= LEAST_OUTPUT * prompt
 
 
 def quantile(groups: list[list[float]], share: float) -> float:
@@ -102,33 +67,25 @@ def main() -> int:
     if options.table is None or not options.table.exists():
         print("no table of measurements given: nothing to fit (python benchmarks/spread.py TABLE.csv)")
         return 0
-    book = load()
+    auditor = Auditor(load())
     ratios: dict[str, dict[str, list[float]]] = {"decode": defaultdict(list), "prefill": defaultdict(list)}
     skipped: Counter[str] = Counter()
-    lowest: list[tuple[float, Any]] = []
-    with options.table.open(newline="") as file:
-        for row in csv.DictReader(file):
-            found = read(row, book)
-            if found is None:
-                skipped["states too little"] += 1
-                continue
-            try:
-                pricings = [(price(make(asked, book), book), times) for asked, times in found.steps]
-            except (ValueError, LookupError) as error:
-                skipped[str(error).split(":")[0][:60]] += 1
-                continue
-            phase = found.phase
-            ratio = found.seconds / sum(pricing.operation_seconds * times for pricing, times in pricings)
-            device = sum(pricing.device_seconds * times for pricing, times in pricings)
-            lowest.append((found.seconds / device, row["id"]))
-            ratios[phase][f"{row['hardware']} / {row['engine']}"].append(ratio)
+    for line, cells in csv_rows(options.table):
+        held = auditor.hold(line, cells) if isinstance(cells, dict) else Unpriced(line, cells)
+        if isinstance(held, Unpriced):
+            skipped[held.why.split(":")[0][:60]] += 1
+        elif not counts(held):
+            skipped["states too little"] += 1
+        else:
+            floor = sum(pricing.operation_seconds * times for pricing, times in held.pricings)
+            group = f"{held.reading.cells['hardware']} / {held.reading.cells['engine']}"
+            ratios[held.reading.phase][group].append(held.reading.seconds / floor)
     for phase, groups in ratios.items():
         shown = "  ".join(f"{name} {quantile(list(groups.values()), share):.3f}" for name, share in QUANTILES.items())
         print(f"{phase}: {shown}  ({sum(map(len, groups.values()))} rows, {len(groups)} groups of part and engine)")
         for group, values in sorted(groups.items(), key=lambda item: -len(item[1])):
             shown = "  ".join(f"{name} {quantile([values], share):.2f}" for name, share in QUANTILES.items())
             print(f"  {len(values):4} rows  {shown}  {group}")
-    print("lowest measured / device floor:", ", ".join(f"{ratio:.3f} ({row})" for ratio, row in sorted(lowest)[:5]))
     print(f"not priced: {dict(skipped.most_common(5))}", file=sys.stderr)
     return 0
 

@@ -39,11 +39,13 @@ SUITE = (
     "tests.physics.test_ops_of_mixtures",
     "tests.physics.test_ops_of_sparse_attention",
     "tests.physics.test_ops_of_encoders",
+    "tests.physics.test_ops_of_drafts",
     "tests.physics.test_laws",
     "tests.physics.test_steps",
     "tests.physics.test_goldens",
     "tests.physics.test_levers",
     "tests.physics.test_floors",
+    "tests.physics.test_least",
     "tests.physics.test_sensitivity",
     "tests.physics.test_peers",
     "tests.seed.test_floor_document",
@@ -154,7 +156,7 @@ def formulas(built: Built) -> Iterator[tuple[str, str, Path_, str]]:
     """Kind, record, path within the record and text of every formula that the program evaluates."""
     for record_id, raw in sorted(built.records["flops"].items()):
         data = msgspec.json.decode(raw)
-        for table in ("define", "cost", "conventions", "quantities"):
+        for table in ("define", "cost", "least", "conventions", "quantities"):
             for path, text in _texts(data.get(table, {}), (table,)):
                 yield "flops", record_id, path, text
     for record_id, raw in sorted(built.records["laws"].items()):

@@ -51,6 +51,7 @@ def _op_class(record: OpClass, file: File, units: Mapping[str, Dimension]) -> It
         yield from _fault(file, ("define", name), text, known, None)
         known[name] = _dimension(text, known)
     costs: list[tuple[Path_, str, str]] = [(("cost", name), name, text) for name, text in record.cost.items()]
+    costs += [(("least", name), name, text) for name, text in record.least.items()]
     for convention, readings in record.conventions.items():
         for choice, texts in readings.items():
             costs += [(("conventions", convention, choice, name), name, text) for name, text in texts.items()]

@@ -11,10 +11,10 @@ from flopmap.floor.roofline import TERMS, device_whole, law_trees, rates
 from flopmap.ledger.ledger import STEP_RESOURCES, account, cost_trees
 from flopmap.records.affine import simplify
 from flopmap.records.formula import array_namespace, bind, code, compiled, operate, total
-from flopmap.step import formula
+from flopmap.step import ScenarioError, formula
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -28,7 +28,12 @@ FLOORS = ("device", "operation", "engine")
 
 
 def floor_trees(scenario: Scenario, book: Book) -> dict[str, Expr]:
-    """The totals and the three floors of a decode step, as formulas of ``count`` (sequences) and ``past`` (tokens)."""
+    """The totals and the three floors of a decode step, as formulas of ``count`` (sequences) and ``past`` (tokens).
+
+    Raises :class:`ScenarioError` for steps that yield more than a token a sequence.
+    """
+    if scenario.speculation or scenario.blocks:
+        raise ScenarioError("a grid is one of plain decode steps, without drafts and without denoising")
     ledger, machine = account(scenario, book), rates(scenario, book)
     laws = law_trees(scenario.conventions, book)
     decoded = {"new": 1, "positions": 1, "memory": scenario.step.groups[-1].memory}
@@ -36,26 +41,32 @@ def floor_trees(scenario: Scenario, book: Book) -> dict[str, Expr]:
         statistic.name: operate("*", "count", bind(formula(statistic, book.glossary, scenario.conventions), decoded))
         for statistic in ledger.statistics
     }
-    lines = []
-    for line in ledger.lines:
-        trees = cost_trees(line, scenario)
-        lines.append({resource: bind(trees.get(resource, 0), sums) for resource in STEP_RESOURCES})
+    lines = [_step_costs(cost_trees(line, scenario), sums) for line in ledger.lines]
+    least = [
+        _step_costs(cost_trees(line, scenario, least=True), sums) if line.op_class.least else costs
+        for line, costs in zip(ledger.lines, lines, strict=True)
+    ]
     seconds = []
-    matrix: dict[str, Expr] = dict.fromkeys(machine.matrix, 0)
-    for line, costs in zip(ledger.lines, lines, strict=True):
+    matrix: dict[str, Expr] = dict.fromkeys(machine.fastest, 0)
+    for line, costs, lowest in zip(ledger.lines, lines, least, strict=True):
         known = {**machine.values, **costs, "matrix_peak": machine.matrix[line.math]}
         seconds.append(bind(laws["roofline"]["seconds"], known))
-        matrix[line.math] = operate("+", matrix[line.math], costs["matrix"])
+        matrix[line.fastest_math] = operate("+", matrix[line.fastest_math], lowest["matrix"])
     totals: dict[str, Expr] = {resource: total(costs[resource] for costs in lines) for resource in STEP_RESOURCES}
-    known = {**machine.values, **totals, "operation_seconds": total(seconds)}
+    known = {**machine.values, **{resource: total(costs[resource] for costs in least) for resource in STEP_RESOURCES}}
     device = {name: bind(laws["device-floor"][name], known) for name in TERMS if name != "matrix_seconds"}
     device["matrix_seconds"] = total(
         bind(laws["device-floor"]["matrix_seconds"], {**known, "matrix": flop, "matrix_peak": machine.fastest[dtype]})
         for dtype, flop in matrix.items()
     )
     whole = bind(device_whole(scenario.conventions, book), device)
+    known = {**machine.values, **totals, "operation_seconds": total(seconds)}
     floors = {"device": whole, "operation": total(seconds), "engine": bind(laws["engine-floor"]["seconds"], known)}
     return {name: simplify(tree, nonnegative=("count", "past")) for name, tree in {**totals, **floors}.items()}
+
+
+def _step_costs(trees: Mapping[str, Expr], sums: Mapping[str, Expr]) -> dict[str, Expr]:
+    return {resource: bind(trees.get(resource, 0), sums) for resource in STEP_RESOURCES}
 
 
 def decode_grid(

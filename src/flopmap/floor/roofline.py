@@ -17,7 +17,7 @@ from flopmap.ledger.ledger import DEVICE_BYTES, RESOURCES, Ledger, Line, account
 from flopmap.machine.machine import clock_ratio, matrix_peak, on_chip_bytes, vector_peak
 from flopmap.records.formula import FormulaError, code, compiled, operate, symbols, value
 from flopmap.records.resolve import law, reading
-from flopmap.records.types import Glossary, Law
+from flopmap.records.types import Glossary, Law, Part
 from flopmap.scenario import Scenario
 from flopmap.step import Statistic, Step, statistics_function
 
@@ -104,6 +104,10 @@ class Pricer:
         self.rates = rates(scenario, book)
         self._sums = statistics_function(self.ledger.statistics, book.glossary, scenario.conventions)
         self._costs = [cost_function(line, self.ledger, scenario) for line in self.ledger.lines]
+        self._least = [
+            cost_function(line, self.ledger, scenario, least=True) if line.op_class.least else None
+            for line in self.ledger.lines
+        ]
         roofline, device, engine = law_trees(scenario.conventions, book).values()
         lines_law = law_function(tuple(roofline.items()), (*TERMS, "seconds"))
         device_law = law_function(tuple(device.items()), TERMS)
@@ -115,18 +119,20 @@ class Pricer:
     def __call__(self, step: Step) -> Pricing:
         """Every number of a step."""
         sums = self._sums(step)
-        lines = []
-        by_math = dict.fromkeys(self.rates.matrix, 0.0)
-        for line, cost in zip(self.ledger.lines, self._costs, strict=True):
+        lines, least = [], []
+        by_math = dict.fromkeys(self.rates.fastest, 0.0)
+        for line, cost, least_cost in zip(self.ledger.lines, self._costs, self._least, strict=True):
             try:
                 amounts = cost(sums)
+                least.append(least_cost(sums) if least_cost else amounts)
             except (ArithmeticError, ValueError) as error:
                 where = f"flops/{line.op_class.id}: a cost of {line.op.name}"
                 raise FormulaError(f"{where} has no value at this step: {error}") from None
             times = self._roofline[line.math](amounts)
             lines.append(PricedLine(line=line, amounts=amounts, times=times[:-1], seconds=times[-1]))
-            by_math[line.math] += amounts[0]
+            by_math[line.fastest_math] += least[-1][0]
         totals = tuple(map(sum, zip(*[line.amounts for line in lines], strict=True)))
+        lowest = tuple(map(sum, zip(*least, strict=True))) if any(self._least) else totals
         operation_seconds = sum(line.seconds for line in lines)
         engine = self._engine.under(self.rates, math.nan, operation_seconds=operation_seconds)
         launch_seconds, engine_seconds = engine(totals)
@@ -138,7 +144,7 @@ class Pricer:
             statistics=dict(zip(self.ledger.statistics, sums, strict=True)),
             lines=tuple(lines),
             totals=dict(zip(RESOURCES, totals, strict=True)),
-            device_seconds=self._device_seconds(totals, by_math),
+            device_seconds=self._device_seconds(lowest, by_math),
             operation_seconds=operation_seconds,
             launch_seconds=launch_seconds,
             engine_seconds=engine_seconds,
@@ -162,9 +168,11 @@ def price(scenario: Scenario, book: Book) -> Pricing:
 # -- costs ------------------------------------------------------------------------------------------------------------
 
 
-def cost_function(line: Line, ledger: Ledger, scenario: Scenario) -> Callable[[Sequence[float]], tuple[float, ...]]:
+def cost_function(
+    line: Line, ledger: Ledger, scenario: Scenario, *, least: bool = False
+) -> Callable[[Sequence[float]], tuple[float, ...]]:
     """From the step's sums (in the ledger's order) to an op's costs over all its runs (in the order of RESOURCES)."""
-    formulas = op_costs(line.op, line.op_class, scenario.conventions)
+    formulas = op_costs(line.op, line.op_class, scenario.conventions, least=least)
     names, function = _compiled_costs(tuple(formulas.items()), tuple(line.statistics))
     known = {**dict(line.op.shapes), **line.formats, "_count": line.op.count}
     fixed = [known[name] for name in names[len(line.statistics) :]]
@@ -235,26 +243,47 @@ def rates(scenario: Scenario, book: Book) -> Rates:
     """The rates of the scenario's machine and engine."""
     part, engine = scenario.machine.part, scenario.engine
     sheet = scenario.conventions["peak"] == "sheet"
-    vector = vector_peak(part)
     replayed = scenario.phase in engine.graphs and not scenario.eager
+    passes = 1 + (scenario.speculation.passes if scenario.speculation else 0)
     known: dict[str, Any] = {
+        **_of_part(part),
+        "on_chip": on_chip_bytes(part) * passes,  # what it holds may save traffic once in each pass
+        "launched": 0.0 if replayed else 1.0,
+        "launch_seconds": engine.launch_seconds.value if engine.launch_seconds else 0.0,
+        "host_seconds": engine.host_seconds_per_step.value if engine.host_seconds_per_step else 0.0,
+    }
+    precisions = (scenario.precision, *((scenario.draft_precision,) if scenario.draft_precision else ()))
+    maths = [math_type for precision in precisions for math_type in (precision.math, precision.activation_math)]
+    widest = [precision.cache_math for precision in precisions]
+    peaks = {dtype: peak.value for dtype in maths if (peak := matrix_peak(part, dtype, sheet=sheet))}
+    fastest = {
+        dtype: peak.value for dtype in (*maths, *widest) if (peak := matrix_peak(part, dtype, sheet=sheet, narrow=True))
+    }
+    return Rates(
+        values=_known(known, book),
+        matrix=peaks,
+        fastest=fastest,
+        unknown=tuple(name for name, number in known.items() if number is None),
+    )
+
+
+def part_rates(part: Part, book: Book) -> dict[str, float]:
+    """The rates of a part alone, without the peak of any data type; infinite where its sources do not give them."""
+    return _known(_of_part(part), book)
+
+
+def _of_part(part: Part) -> dict[str, Any]:
+    vector = vector_peak(part)
+    return {
         "bandwidth": part.bandwidth_bytes_per_second.value,
         "capacity": part.capacity_bytes.value,
         "vector_peak": vector.value if vector else None,
         "exp_rate": part.exp_per_second.value if part.exp_per_second else None,
         "on_chip": on_chip_bytes(part),
         "clock_ratio": clock_ratio(part),
-        "launched": 0.0 if replayed else 1.0,
-        "launch_seconds": engine.launch_seconds.value if engine.launch_seconds else 0.0,
-        "host_seconds": engine.host_seconds_per_step.value if engine.host_seconds_per_step else 0.0,
     }
+
+
+def _known(given: Mapping[str, Any], book: Book) -> dict[str, float]:
     constants = {name: symbol.value for name, symbol in book.glossary.symbols.items() if symbol.value is not None}
-    maths = (scenario.precision.math, scenario.precision.activation_math)
-    peaks = {dtype: peak.value for dtype in maths if (peak := matrix_peak(part, dtype, sheet=sheet))}
-    fastest = {dtype: peak.value for dtype in maths if (peak := matrix_peak(part, dtype, sheet=sheet, narrow=True))}
-    return Rates(
-        values={name: math.inf if number is None else number for name, number in known.items()} | constants,
-        matrix=peaks,
-        fastest=fastest,
-        unknown=tuple(name for name, number in known.items() if number is None),
-    )
+    return {name: math.inf if number is None else number for name, number in given.items()} | constants

@@ -34,18 +34,22 @@ KINDS_SINGULAR = {
     "flops": "operation class",
     "laws": "law",
     "parts": "part",
+    "machines": "machine",
     "models": "model",
     "engines": "engine",
     "formats": "format",
     "levers": "lever",
     "readings": "reading",
     "measurements": "measurement",
+    "crossovers": "measured crossover",
     "traps": "trap",
     "claims": "set of claims",
     "sources": "source",
 }
 # the command that lists a kind
-COMMANDS = {"flops": "classes"} | {kind: kind for kind in ("parts", "models", "engines", "formats", "traps")}
+COMMANDS = {"flops": "classes"} | {
+    kind: kind for kind in ("parts", "machines", "models", "engines", "formats", "traps")
+}
 
 
 class Built(msgspec.Struct):

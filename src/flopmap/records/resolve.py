@@ -18,9 +18,9 @@ MAX_PARTS = 1000
 parse_once = functools.cache(parse)
 
 
-def costs(op_class: OpClass, conventions: Mapping[str, str]) -> dict[str, Expr]:
-    """Every cost formula of an op class, in shapes and step statistics."""
-    texts = cost_texts(op_class, conventions)
+def costs(op_class: OpClass, conventions: Mapping[str, str], *, least: bool = False) -> dict[str, Expr]:
+    """Every cost formula of an op class, in shapes and step statistics; ``least``: at the lowest that it can be."""
+    texts = cost_texts(op_class, conventions) | (op_class.least if least else {})
     return _bound(tuple(op_class.define.items()), tuple(texts.items()))
 
 

@@ -81,10 +81,20 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Link(Figure, frozen=True, kw_only=True):
-    """A link: ``value`` in byte/s per direction and part; ``domain`` is how many parts it joins."""
+    """A link: ``value`` in byte/s per direction and part; ``domain`` is how many parts it joins, 1 for any number."""
 
     name: str
-    domain: int = 1
+    level: Literal["scale-up", "scale-out", "host"] = "scale-up"
+    domain: Annotated[int, msgspec.Meta(ge=1)] = 1
+    topology: str = ""
+    latency_seconds: Figure | None = None
+
+
+class Price(Figure, frozen=True, kw_only=True):
+    """What a part or a machine costs in US dollars, to buy or by the hour, on a day or in a month."""
+
+    per: Literal["hour", "unit"]
+    date: str
 
 
 class Part(Record, frozen=True, kw_only=True):
@@ -105,6 +115,19 @@ class Part(Record, frozen=True, kw_only=True):
     power_watts: Figure | None = None
     links: tuple[Link, ...] = ()
     host_link_bytes_per_second: Figure | None = None
+    prices_usd: tuple[Price, ...] = ()
+
+
+class MachineRecord(Record, frozen=True, kw_only=True):
+    """What people rent or buy: ``count`` parts, ``node`` of them to a host. ``links`` stand in for the part's own."""
+
+    part: str
+    count: Annotated[int, msgspec.Meta(ge=1)]
+    node: Annotated[int, msgspec.Meta(ge=1)]
+    links: tuple[Link, ...] = ()
+    host_cpu: str = ""
+    host_memory_bytes: Figure | None = None
+    prices_usd: tuple[Price, ...] = ()
 
 
 class Model(Record, frozen=True, kw_only=True):
@@ -209,13 +232,15 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class OpClass(Record, frozen=True, kw_only=True):
     """A kind of work. ``cost`` maps a resource to its formula; ``conventions`` holds the other readings by name.
 
-    A gate says where it is ``available``: the first answer whose condition holds.
+    ``least`` are the costs that luck can lower, at the lowest that they can be: device floors take those. A gate says
+    where it is ``available``: the first answer whose condition holds.
     """
 
     kind: Literal["cost", "lever", "gate", "advice", "trap", "comparison"]
     bound_by: Bound
     define: dict[str, str] = {}
     cost: dict[str, str] = {}
+    least: dict[str, str] = {}
     why: dict[str, str] = {}
     conventions: dict[str, dict[str, dict[str, str]]] = {}
     quantities: dict[str, str] = {}
@@ -273,6 +298,23 @@ class Spread(Record, frozen=True, kw_only=True):
     high: Figure
 
 
+class Crossing(Figure, frozen=True, kw_only=True):
+    """The batch at which GEMMs in a data type leave the memory-bound plateau; ``low`` and ``high`` hold 8 in 10."""
+
+    dtype: str
+    low: Positive
+    high: Positive
+    shapes: int
+
+
+class Crossover(Record, frozen=True, kw_only=True):
+    """Where measured GEMM time of a part leaves memory for compute, derived from public kernel timings."""
+
+    part: str
+    method: str
+    batches: tuple[Crossing, ...]
+
+
 class Trap(Record, frozen=True, kw_only=True):
     """A known failure: what is seen, why (``summary``), and what to do. ``when`` is the condition that it is near."""
 
@@ -312,12 +354,14 @@ KINDS: dict[str, type[Record]] = {
     "flops": OpClass,
     "laws": Law,
     "parts": Part,
+    "machines": MachineRecord,
     "models": Model,
     "engines": Engine,
     "formats": Format,
     "levers": Lever,
     "readings": Reading,
     "measurements": Spread,
+    "crossovers": Crossover,
     "traps": Trap,
     "claims": Claims,
     "sources": Source,

@@ -1,0 +1,1 @@
+"""Tables of measurements held against floors."""
