@@ -23,7 +23,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "errata.md"
 HEAD = """# Errata
 
 Every figure and formula of the documents that this project started from is a record of the book (`book/claims`), in our
-words, and `flopmap check` recomputes it, from the formulas of the op classes and laws where they have it. This page holds
+words. `flopmap check` recomputes each, from the formulas of the op classes and laws where they have it. This page holds
 what does not come out as printed. A printed figure agrees when ours rounds to it. The inputs of a formula are in its
 record, its names in the glossary (`book/symbols.yaml`). Made by `python tools/errata.py`.
 

@@ -173,7 +173,7 @@ def _figure(way: Way, statement: Statement, book: Book, quantity: str = "") -> f
 
 def names(way: Way, book: Book) -> dict[str, Expr]:
     """Every name that a quantity may use: constants, rates, the record's own, sums over sequences, what is given."""
-    found: dict[str, Expr] = {
+    found: dict[str, Expr] = {"seqs": 1} | {
         name: symbol.value for name, symbol in book.glossary.symbols.items() if symbol.value is not None
     }
     found |= {name: _sum(name, symbol, way) for name, symbol in book.glossary.symbols.items() if symbol.sum}
@@ -202,8 +202,7 @@ def _sum(name: str, symbol: Symbol, way: Way) -> Expr:
     formula = symbol.windowed if symbol.windowed and "window" in way.given else symbol.sum
     for convention, readings in symbol.conventions.items():
         formula = readings.get(way.conventions.get(convention, ""), formula)
-    one = parse_once(formula)
-    return one if name == "seqs" else operate("*", "seqs", one)
+    return 1 if name == "seqs" else operate("*", "seqs", parse_once(formula))
 
 
 def _value(expr: Expr, trees: Mapping[str, Expr], known: dict[str, Expr], above: tuple[str, ...]) -> float:

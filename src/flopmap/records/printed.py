@@ -15,9 +15,10 @@ PREFIXES = {"": 1.0, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e
 PREFIXES |= {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30}
 BASES = {"B": "byte", "FLOP": "FLOP", "MAC": "FLOP", "op": "op", "s": "s", "J": "J"}
 SLACK = 1e-9  # of rounding in our own arithmetic
+NUMBER = r"-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"
 FIGURE = re.compile(
-    r"(?:(?P<word>about|above|below|at least|at most) )?(?P<low>-?[\d.,]+(?:e-?\d+)?)"
-    r"(?: to (?P<high>-?[\d.,]+(?:e-?\d+)?))?(?: (?P<unit>%|[A-Za-z][\w/ -]*))?"
+    rf"(?:(?P<word>about|above|below|at least|at most) )?(?P<low>{NUMBER})"
+    rf"(?: to (?P<high>{NUMBER}))?(?: (?P<unit>%|(?!to\b)[A-Za-z][\w/ -]*))?"
 )
 
 
