@@ -152,7 +152,9 @@ def test_a_part_gives_its_rates(judged: Path) -> None:
             "quantity: a, given: {a: b, b: a}, theirs: '1'",
             "cannot be computed: a circle of names: a -> b -> a",
         ),
-        ("quantity: 1 / (n - n), theirs: '1'", "cannot be computed: 1 / 0 has no value: division by zero"),
+        ("quantity: 1 / (n - n), theirs: '1'", "cannot be computed: 1 / 0 has no value: float division by zero"),
+        ("quantity: n, over: {quantity: n - n}, theirs: '1'", "cannot be computed: 64 / 0 has no value: float"),
+        ("quantity: n, form: n +, theirs: ''", "cannot be computed: not a formula: invalid syntax"),
         ("of: parts/h100, quantity: n, theirs: '1'", "cannot be computed: of names a record of flops or laws, "),
         ("of: flops/gem, quantity: n, theirs: '1'", "cannot be computed: unknown operation class 'gem'"),
         ("part: h1000, quantity: n, theirs: '1'", "cannot be computed: unknown part 'h1000'"),
@@ -160,6 +162,12 @@ def test_a_part_gives_its_rates(judged: Path) -> None:
 )
 def test_a_claim_that_is_not_as_recorded_is_a_problem_at_its_line(judged: Path, claim: str, message: str) -> None:
     assert fault(judged, claim).startswith(f"T/claims/a.yaml:6:7: claims.A1: {message}")
+
+
+def test_a_chain_of_names_ends(judged: Path) -> None:
+    chain = ", ".join(f"a{number}: a{number + 1}" for number in range(200))
+    message = fault(judged, f"quantity: a0, given: {{{chain}, a200: 1}}, theirs: '1'")
+    assert message.endswith("cannot be computed: a chain of more than 50 names: a0 -> a1 -> ...")
 
 
 def test_a_verdict_cannot_be_typed(judged: Path) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from flopmap.records.types import Statement, Symbol
     from flopmap.records.yaml_file import Problem
 
+MAX_CHAIN = 50
 LONGEST = 160  # characters of a formula that is written out
 
 
@@ -40,23 +41,22 @@ def _judge(place: str, key: str, statement: Statement, file: Claims, book: Book)
     way = _over(file.shared, statement)
     ours: float | None = None
     theirs: float | None = None
-    unit = under = fault = formula = ""
+    unit = under = fault = formula = form = ""
     used = False
     verdict = "cannot be checked"
     try:
-        if way.quantity and not statement.cannot:
-            printed = _printed(statement, way, file, book)
-            ours = _figure(way, statement, book)
-            verdict, under = _verdict(printed, ours, way, statement, book)
-            theirs, unit = printed.value, printed.label
-            ours /= printed.scale
-        elif way.quantity:
-            ours = _figure(way, statement, book)
-        fault = _fault(statement, verdict, ours)
         if way.quantity:
+            ours = _figure(way, statement, book)  # first, since it finds circles of names
             own = _own(way, book)
             formula = _written(way, statement.over, own)
             used = bool(symbols(_put_in(way)) & own.keys())
+        if ours is not None and (statement.theirs or statement.form):
+            printed = _printed(statement, way, file, book)
+            verdict, under = _verdict(printed, ours, way, statement, book)
+            theirs, unit = printed.value, printed.label
+            form = text(parse_once(statement.form)) if statement.form else ""
+            ours /= printed.scale
+        fault = _fault(statement, verdict, ours)
     except (FormulaError, LookupError, ValueError) as error:
         fault = f"cannot be computed: {error}"
     return Judgement(
@@ -72,7 +72,7 @@ def _judge(place: str, key: str, statement: Statement, file: Claims, book: Book)
         section=statement.section or file.section,
         formula=formula,
         printed=statement.theirs,
-        form=text(parse_once(statement.form)) if statement.form else "",
+        form=form,
         unit=unit,
         under=under,
         fault=fault,
@@ -167,7 +167,7 @@ def _figure(way: Way, statement: Statement, book: Book, quantity: str = "") -> f
     figure = _value(parse_once(quantity or way.quantity), names(way, book), {}, ())
     if statement.over is not None and not quantity:
         other = _over(way, statement.over)
-        figure /= _value(parse_once(other.quantity), names(other, book), {}, ())
+        figure = value(("/", figure, _value(parse_once(other.quantity), names(other, book), {}, ())))
     return figure
 
 
@@ -210,6 +210,8 @@ def _value(expr: Expr, trees: Mapping[str, Expr], known: dict[str, Expr], above:
     for name in symbols(expr) - known.keys():
         if name in above:
             raise FormulaError(f"a circle of names: {' -> '.join((*above, name))}")
+        if len(above) > MAX_CHAIN:
+            raise FormulaError(f"a chain of more than {MAX_CHAIN} names: {above[0]} -> {above[1]} -> ...")
         if name not in trees:
             raise FormulaError(f"no value for {name}")
         known[name] = _value(trees[name], trees, known, (*above, name))
