@@ -182,6 +182,13 @@ def test_an_id_names_one_claim(judged: Path) -> None:
     assert str(problem).endswith("b.yaml:6:7: claims.A1: this id stands in another file too. Fix: give it a new one")
 
 
+def test_a_file_that_extends_another_repeats_its_ids(judged: Path) -> None:
+    claims = f"{HEAD}claims:\n  A1: {{says: something, cannot: a measurement}}\n"
+    overlay = write(judged / "overlay", {"claims/a.yaml": claims, "claims/b.yaml": "extends: a\ntitle: b\n"})
+    (problem,) = run.check((overlay,)).problems
+    assert str(problem).endswith("b.yaml:1:1: claims.A1: this id stands in another file too. Fix: give it a new one")
+
+
 def test_its_sources_and_conventions_are_records(judged: Path) -> None:
     outcome = check(judged, "cannot: no, sources: [papr]", "cannot: no, conventions: {mask: ful}")
     assert [problem.message for problem in outcome.problems] == [

@@ -45,7 +45,7 @@ def check(overlays: tuple[Path, ...]) -> Outcome:
         judged = claims.judge(book)
         problems += claims.check(judged, drafted.source)
         said = statements.judge(book)
-        problems += statements.check(said, drafted.source)
+        problems += statements.check(said, book, drafted.source)
         judged += said
     problems += links.check(book, drafted.source)
     problems += scenarios.check(book, drafted.source)

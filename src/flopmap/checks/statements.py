@@ -173,9 +173,8 @@ def _figure(way: Way, statement: Statement, book: Book, quantity: str = "") -> f
 
 def names(way: Way, book: Book) -> dict[str, Expr]:
     """Every name that a quantity may use: constants, rates, the record's own, sums over sequences, what is given."""
-    found: dict[str, Expr] = {"seqs": 1} | {
-        name: symbol.value for name, symbol in book.glossary.symbols.items() if symbol.value is not None
-    }
+    found: dict[str, Expr] = {"seqs": 1}
+    found |= {name: symbol.value for name, symbol in book.glossary.symbols.items() if symbol.value is not None}
     found |= {name: _sum(name, symbol, way) for name, symbol in book.glossary.symbols.items() if symbol.sum}
     if way.part:
         found |= rates(book.record(Part, way.part), way.dtype or "bf16")
@@ -207,7 +206,7 @@ def _sum(name: str, symbol: Symbol, way: Way) -> Expr:
 
 def _value(expr: Expr, trees: Mapping[str, Expr], known: dict[str, Expr], above: tuple[str, ...]) -> float:
     """The number that a formula comes to, each name worked out once. Raises FormulaError where it has none."""
-    for name in symbols(expr) - known.keys():
+    for name in sorted(symbols(expr) - known.keys()):
         if name in above:
             raise FormulaError(f"a circle of names: {' -> '.join((*above, name))}")
         if len(above) > MAX_CHAIN:
@@ -226,19 +225,19 @@ def _dimension(way: Way, quantity: str, file: Claims, book: Book) -> Dimension:
     trees = names(way, book)
 
     def known(expr: Expr) -> Dimension:
-        for name in symbols(expr) - units.keys():
+        for name in sorted(symbols(expr) - units.keys()):
             units[name] = known(trees[name]) if name in trees else {}
         return dimension(expr, units)
 
     return known(parse(quantity))
 
 
-def check(judgements: list[Judgement], source: Source) -> Iterator[Problem]:
+def check(judgements: list[Judgement], book: Book, source: Source) -> Iterator[Problem]:
     """The statements that are not as recorded, each at its line, and the ids that stand twice."""
     found = {judgement.id: judgement.fault for judgement in judgements}
     seen: set[str] = set()
-    for file in source.records["claims"].values():
-        for key in file.data["claims"]:
+    for name, file in source.records["claims"].items():
+        for key in book.record(Claims, name).claims:
             if key in seen:
                 yield file.problem(("claims", key), "this id stands in another file too", "give it a new one")
             elif found[key]:
