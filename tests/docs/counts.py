@@ -27,6 +27,13 @@ SUMMARY = re.compile(
 )
 
 
+ERRATA = re.compile(
+    r"^(?P<said>\d+) claims: (?P<agreeing>\d+) agree, (?P<conventional>\d+) hold under a convention, "
+    r"(?P<disagreeing>\d+) disagree, (?P<unchecked>\d+) cannot be checked\.$",
+    re.MULTILINE,
+)
+
+
 class Sentence(NamedTuple):
     """A piece of a document with numbers in it."""
 
@@ -48,6 +55,14 @@ SENTENCES = (
     Sentence("README.md", "and {equal_flop} have equal FLOP; {explained} differ"),
     Sentence("README.md", "{refused} are refused by name"),
     Sentence("README.md", "Of {measured} public measurements"),
+    Sentence(
+        "README.md", "Of {said} statements of three documents {agreeing} agree, {conventional} hold under one way"
+    ),
+    Sentence("README.md", "under one way of counting, {disagreeing} do not, and {unchecked} cannot be checked"),
+    Sentence(
+        "docs/design.md", "of the {said} figures in the documents that this project started from, {disagreeing} do not"
+    ),
+    Sentence("CHANGELOG.md", "the {said} figures and formulas of three documents"),
     Sentence("CHANGELOG.md", "{flops} operation classes and {laws} laws"),
     Sentence(
         "CHANGELOG.md",
@@ -65,9 +80,11 @@ def facts(book: Book, root: Path) -> dict[str, int]:
     oracle = root / "tests" / "oracle"
     summary = SUMMARY.search((root / "docs" / "oracle.md").read_text())
     assert summary, "docs/oracle.md has no summary: python tools/oracle_table.py"
+    errata = ERRATA.search((root / "docs" / "errata.md").read_text())
+    assert errata, "docs/errata.md has no summary: python tools/errata.py"
     return {
         **{kind: len(book.ids(kind)) for kind in KINDS},
-        **{name: int(number) for name, number in summary.groupdict().items()},
+        **{name: int(number) for found in (summary, errata) for name, number in found.groupdict().items()},
         "families": len(KNOWN),
         "gguf": len(ARCHITECTURES),
         "methods": len(METHODS),

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from flopmap import __version__
+from flopmap.checks.run import check
 from flopmap.cli import why
 from flopmap.cli.main import COMMANDS, Parser
 from flopmap.model import architecture, families
@@ -35,6 +36,7 @@ from tests.docs.examples import (
     output,
     run,
 )
+from tools import errata
 from tools.oracle_table import TABLE, table
 
 if TYPE_CHECKING:
@@ -117,7 +119,7 @@ def test_an_example_runs_and_prints_what_is_pasted_below_it(example: Example) ->
 
 
 def test_each_document_has_examples() -> None:
-    without = {"design.md", "oracle.md", "soundness.md"}
+    without = {"design.md", "errata.md", "oracle.md", "soundness.md"}
     assert {example.document for example in all_examples()} == {path.name for path in DOCUMENTS} - without
 
 
@@ -294,6 +296,11 @@ def test_a_number_in_the_documents_is_what_is_there(sentence: Sentence, book: Bo
 def test_the_table_of_the_oracle_is_what_its_script_writes(book: Book) -> None:
     current = table(book) == TABLE.read_text()
     assert current, "python tools/oracle_table.py"
+
+
+def test_the_errata_are_what_its_script_writes(book: Book) -> None:
+    current = errata.page(check(()).claims, book) == errata.PAGE.read_text()
+    assert current, "python tools/errata.py"
 
 
 def test_the_model_types_of_the_readme_are_understood() -> None:

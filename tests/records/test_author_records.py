@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 KINDS = (
     "flops, laws, parts, machines, models, engines, formats, levers, readings, measurements, crossovers, traps, "
-    "kernels, sources"
+    "kernels, claims, sources"
 )
 ENGINE_FIELDS = (
     "aliases, confidence, defaults, graphs, host_seconds_per_step, launch_seconds, notes, see, sources, status, "

@@ -9,6 +9,7 @@ import msgspec
 from flopmap.machine.machine import matrix_peak, vector_peak
 from flopmap.records.formula import FormulaError, parse, value
 from flopmap.records.formula import bind as put
+from flopmap.records.notation import number_text
 from flopmap.records.resolve import law, named
 from flopmap.records.types import Claim, Law, OpClass, Part
 
@@ -21,17 +22,52 @@ if TYPE_CHECKING:
     from flopmap.records.yaml_file import Problem
 
 
+# the word that a record and a command line use, and the verdict
+VERDICTS = {
+    "agrees": "agrees",
+    "convention": "holds under a convention",
+    "disagrees": "disagrees",
+    "unchecked": "cannot be checked",
+}
+
+
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim with our figure beside it. ``ours`` is None when it could not be computed; ``why`` then says so."""
+    """A claim with our figure beside it, both in ``unit``. ``ours`` is None when it could not be computed.
+
+    ``why`` says what is behind the verdict, and ``under`` which convention the claim holds under. Of what a document
+    says, ``says`` is the statement, ``formula`` our recomputation written out, ``printed`` the figure or ``form`` the
+    formula as published, and ``fault`` what is wrong with our record of it.
+    """
 
     id: str
     record: str
     quantity: str
     verdict: str
     ours: float | None
-    theirs: float
+    theirs: float | None
     source: str
     why: str
+    says: str = ""
+    section: str = ""
+    formula: str = ""
+    printed: str = ""
+    form: str = ""
+    unit: str = ""
+    under: str = ""
+    fault: str = ""
+
+
+def ours(judgement: Judgement) -> str:
+    """Our figure as people read it, with its unit."""
+    return "none" if judgement.ours is None else f"{number_text(judgement.ours)} {judgement.unit}".rstrip()
+
+
+def theirs(judgement: Judgement) -> str:
+    """The published figure: as printed, or a formula and what it comes to."""
+    figure = "" if judgement.theirs is None else number_text(judgement.theirs)
+    if judgement.form:
+        return f"{judgement.form} = {figure}"
+    return judgement.printed or figure
 
 
 def check(judgements: list[Judgement], source: Source) -> Iterator[Problem]:
@@ -85,13 +121,14 @@ def _ours(claim: Claim, record: OpClass | Law, book: Book) -> float:
         name: symbol.value for name, symbol in book.glossary.symbols.items() if symbol.value is not None
     }
     if claim.part:
-        given |= _rates(book.record(Part, claim.part), claim.dtype)
+        given |= rates(book.record(Part, claim.part), claim.dtype)
     given |= claim.given
     own = {name: put(tree, given) for name, tree in names.items() if name not in claim.given}
     return value(put(parse(claim.quantity), {**own, **claim.given}), given)
 
 
-def _rates(part: Part, dtype: str) -> dict[str, float]:
+def rates(part: Part, dtype: str) -> dict[str, Expr]:
+    """The rates and limits of a part that are known, by their symbols."""
     matrix, vector = matrix_peak(part, dtype), vector_peak(part)
     found = {
         "matrix_peak": matrix.value if matrix else None,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from flopmap.checks import claims, conditions, formulas, kernels, links, scenarios
+from flopmap.checks import claims, conditions, formulas, kernels, links, scenarios, statements
 from flopmap.records.author import draft, replace
 from flopmap.records.book import BOOK, BUILT, decode
 from flopmap.records.faults import MissingBookError
@@ -38,12 +38,15 @@ def check(overlays: tuple[Path, ...]) -> Outcome:
         return Outcome(problems=_ordered(drafted.problems), counts=counts, claims=[])
     if not overlays:
         replace(Path(BUILT), drafted.built, drafted.started)
-    book = decode(drafted.built)
+    book = decode(drafted.whole)
     problems = list(formulas.check(book, drafted.source))
     judged: list[claims.Judgement] = []
     if not problems:  # a formula that cannot be read or evaluated would stop the rules that evaluate
         judged = claims.judge(book)
         problems += claims.check(judged, drafted.source)
+        said = statements.judge(book)
+        problems += statements.check(said, book, drafted.source)
+        judged += said
     problems += links.check(book, drafted.source)
     problems += scenarios.check(book, drafted.source)
     problems += conditions.check(book, drafted.source)

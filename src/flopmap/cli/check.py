@@ -8,20 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from flopmap.checks.claims import VERDICTS, ours, theirs
 from flopmap.checks.run import Outcome, check
 from flopmap.records.book import to_data, to_json
 from flopmap.records.types import KINDS
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
+    from flopmap.checks.claims import Judgement
     from flopmap.cli.main import Parser
 
+PLURAL = {"agrees": "agree", "holds under a convention": "hold under a convention", "disagrees": "disagree"}
 EXAMPLES = """\
 examples:
   flopmap check
   flopmap check ./my-book
-  flopmap check --claims --json
+  flopmap check --claims
+  flopmap check --claims --only S1-116
+  flopmap check --claims --only agrees --json
   flopmap check --schema > schemas.json
 """
 
@@ -32,7 +38,13 @@ def add_arguments(parser: Parser, _name: str) -> None:
     parser.add_argument(
         "path", nargs="?", metavar="PATH", help="a folder of records of your own, laid over the bundled book"
     )
-    parser.add_argument("--claims", action="store_true", help="list every published figure with ours beside it")
+    parser.add_argument("--claims", action="store_true", help="list the published figures that ours disagree with")
+    parser.add_argument(
+        "--only",
+        metavar="WHICH",
+        default="",
+        help="all claims, or those of a verdict (agrees, disagrees, convention, unchecked), or of an id or a record",
+    )
     parser.add_argument(
         "--schema", action="store_true", help="print the JSON Schema of every kind of record, for editors"
     )
@@ -45,12 +57,13 @@ def run(options: argparse.Namespace) -> int:
         return 0
     folders = [*options.book, *([options.path] if options.path else [])]
     outcome = check(tuple(Path(folder) for folder in folders))
+    chosen = select(outcome.claims, options.only or ("all" if options.json else "disagrees"))
     if options.json:
         problems = [problem._asdict() for problem in outcome.problems]
-        data = {"schema_version": 1, "problems": problems, "records": outcome.counts, "claims": to_data(outcome.claims)}
+        data = {"schema_version": 1, "problems": problems, "records": outcome.counts, "claims": to_data(chosen)}
         print(to_json(data))
     else:
-        _write(outcome, claims=options.claims)
+        _write(outcome, chosen if options.claims or options.only else [])
     return 1 if outcome.problems else 0
 
 
@@ -63,18 +76,38 @@ def schemas() -> dict[str, Any]:
     return found
 
 
-def _write(outcome: Outcome, *, claims: bool) -> None:
+def select(claims: list[Judgement], which: str) -> list[Judgement]:
+    """The claims of one verdict, or those whose id or record begins with a text; ``all`` takes every one."""
+    if which in VERDICTS:
+        return [claim for claim in claims if claim.verdict == VERDICTS[which]]
+    return [claim for claim in claims if which == "all" or claim.id.startswith(which) or claim.record.startswith(which)]
+
+
+def _write(outcome: Outcome, chosen: list[Judgement]) -> None:
     number = len(outcome.problems)
-    records = sum(outcome.counts.values())
-    agreed = sum(judgement.verdict == "agrees" for judgement in outcome.claims)
     found = f"{number} problem{'' if number == 1 else 's'}" if number else "no problems"
-    held = f", {agreed} of {len(outcome.claims)} claims agree" if outcome.claims else ""
-    print(f"{found} in {records} records{held}")
+    print(f"{found} in {sum(outcome.counts.values())} records{_tally(outcome.claims)}")
     for problem in outcome.problems:
         print(problem, file=sys.stderr)
-    if claims:
-        for judgement in outcome.claims:
-            ours = "none" if judgement.ours is None else f"{judgement.ours:.6g}"
-            figures = f"ours {ours}, theirs {judgement.theirs:.6g} ({judgement.source})"
-            why = f": {judgement.why}" if judgement.why else ""
-            print(f"{judgement.verdict}: {judgement.id}: {judgement.quantity}: {figures}{why}")
+    for claim in chosen:
+        print(*_lines(claim), sep="\n")
+
+
+def _tally(claims: list[Judgement]) -> str:
+    """How many claims there are of each verdict."""
+    counts = [(sum(claim.verdict == verdict for claim in claims), verdict) for verdict in VERDICTS.values()]
+    listed = ", ".join(f"{count} {PLURAL.get(verdict, verdict)}" for count, verdict in counts if count)
+    return f", {len(claims)} claims: {listed}" if claims else ""
+
+
+def _lines(claim: Judgement) -> Iterator[str]:
+    """One claim: its verdict, what it says, both figures and our formula, and why."""
+    verdict = f"holds under {claim.under}" if claim.under else claim.verdict
+    place = f"{claim.source} {claim.section}".rstrip()
+    yield f"{verdict}: {claim.id}: {claim.says or claim.quantity} ({place})"
+    figures = [f"ours {ours(claim)}"] if claim.ours is not None else []
+    figures += [f"theirs {theirs(claim)}"] if claim.printed or claim.theirs is not None else []
+    if figures:
+        yield f"  {', '.join(figures)}{'; ' if claim.formula else ''}{claim.formula}"
+    if claim.why:
+        yield f"  {claim.why}"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from flopmap.records.faults import BookError, MissingBookError
-from flopmap.records.types import KINDS, Convention, Glossary
+from flopmap.records.types import AUTHORED, KINDS, Convention, Glossary
 from flopmap.records.yaml_file import Faults, File, Path_, Problem, read_file
 
 if TYPE_CHECKING:
@@ -30,14 +30,19 @@ class Source(NamedTuple):
     singles: dict[str, File]
 
 
-def read(folders: tuple[Path, ...]) -> Source:
-    """Every file of the folders, later ones over earlier ones. Raises :class:`Faults` with all that cannot be read."""
+def read(folders: tuple[Path, ...], without: tuple[str, ...] = ()) -> Source:
+    """Every file of the folders, later ones over earlier ones, without those of some kinds.
+
+    Raises :class:`Faults` with all that cannot be read.
+    """
     records: dict[str, dict[str, File]] = {kind: {} for kind in KINDS}
     singles: dict[str, File] = {}
     problems: list[Problem] = []
     for number, folder in enumerate(folders):
         for path in sorted((*folder.rglob("*.yaml"), *folder.rglob("*.yml"))):
             relative = path.relative_to(folder)
+            if relative.parts[0] in without:
+                continue
             name = relative.as_posix() if number == 0 else path.as_posix()
             if path.suffix == ".yml":
                 fix = f"rename it to {path.stem}.yaml"
@@ -228,21 +233,23 @@ def aliases(resolved: dict[str, dict[str, Any]], source: Source) -> tuple[dict[s
 
 
 class Draft(NamedTuple):
-    """A book as read from YAML: where each record stands, the built JSON, and the problems of form found so far.
+    """A book as read from YAML: where each record stands, and the problems of form found so far.
 
-    ``started`` is when reading began, in nanoseconds of the file system's clock.
+    ``whole`` is the JSON of all records, ``built`` of those that programs read. ``started`` is when reading began, in
+    nanoseconds of the file system's clock.
     """
 
     source: Source
+    whole: bytes
     built: bytes
     problems: list[Problem]
     started: int
 
 
-def draft(folders: tuple[Path, ...]) -> Draft:
+def draft(folders: tuple[Path, ...], without: tuple[str, ...] = ()) -> Draft:
     """Read and build the folders, later ones over earlier ones. Raises :class:`Faults` when that makes no book."""
     started = time.time_ns()
-    source = read(folders)
+    source = read(folders, without)
     resolved = resolve(source)
     names, problems = aliases(resolved, source)
     problems += validate(source, resolved)
@@ -252,7 +259,11 @@ def draft(folders: tuple[Path, ...]) -> Draft:
         "records": resolved,
         "aliases": names,
     }
-    return Draft(source, msgspec.json.encode(built), problems, started)
+    whole = msgspec.json.encode(built)
+    for kind in AUTHORED:
+        resolved.pop(kind)
+        names.pop(kind)
+    return Draft(source, whole, msgspec.json.encode(built), problems, started)
 
 
 def build(folder: Path, overlays: tuple[Path, ...] = (), write: Path | None = None) -> bytes:
@@ -261,7 +272,7 @@ def build(folder: Path, overlays: tuple[Path, ...] = (), write: Path | None = No
         if not overlay.is_dir():
             raise MissingBookError(f"{overlay}: no such folder")
     try:
-        drafted = draft((folder, *overlays))
+        drafted = draft((folder, *overlays), AUTHORED)
     except Faults as faults:
         raise BookError(str(faults)) from None
     if drafted.problems:

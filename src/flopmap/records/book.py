@@ -44,6 +44,7 @@ KINDS_SINGULAR = {
     "crossovers": "measured crossover",
     "traps": "trap",
     "kernels": "kind of kernel",
+    "claims": "set of claims",
     "sources": "source",
 }
 # the command that lists a kind

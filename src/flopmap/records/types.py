@@ -172,6 +172,55 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     note: str = ""
 
 
+class Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A way of computing a figure. What is empty is taken from the statement, or from its file.
+
+    ``quantity`` is a formula over the names of the record ``of``, the rates of ``part``, the sums over ``seqs`` equal
+    sequences of ``new`` and ``past`` tokens, and ``given`` (numbers, or formulas over other names).
+    """
+
+    of: str = ""
+    quantity: str = ""
+    given: dict[str, float | str] = {}
+    part: str = ""
+    dtype: str = ""
+    conventions: dict[str, str] = {}
+
+
+class Statement(Way, frozen=True, kw_only=True):
+    """What a document says, in our words, and how it is recomputed. Its verdict is computed; ``expected`` holds it.
+
+    ``theirs`` is the figure as printed, with its unit; ``form`` the formula that the document writes in its place.
+    ``over`` makes a ratio: the quantity over itself in another way. ``under`` are the conventions that it may hold
+    under. ``cannot`` says why it cannot be checked.
+    """
+
+    says: str
+    section: str = ""
+    theirs: str = ""
+    form: str = ""
+    over: Way | None = None
+    under: dict[str, Way] = {}
+    expected: Literal["agrees", "disagrees", "convention"] = "agrees"
+    why: str = ""
+    cannot: str = ""
+    sources: tuple[str, ...] = ()
+
+
+class Claims(Record, frozen=True, kw_only=True):
+    """The statements of one document, or of one section of it, by id.
+
+    ``shared`` is what their ways have in common, ``units`` are those of names that are not in the glossary (a name
+    without one is a pure number).
+    """
+
+    source: str
+    section: str = ""
+    shared: Way = Way()
+    units: dict[str, str] = {}
+    claims: dict[str, Statement]
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether something runs: the answer of the first condition that holds. Without ``when`` it always does."""
 
@@ -335,5 +384,7 @@ KINDS: dict[str, type[Record]] = {
     "crossovers": Crossover,
     "traps": Trap,
     "kernels": KernelWork,
+    "claims": Claims,
     "sources": Source,
 }
+AUTHORED = ("claims",)  # kinds that only `flopmap check` reads: no part of the built book
