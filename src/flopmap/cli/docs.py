@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,8 @@ from flopmap.records.book import load, to_json
 from flopmap.step import ScenarioError
 
 if TYPE_CHECKING:
+    import argparse
+
     from flopmap.cli.main import Parser
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flopmap.checks.claims import judge
 from flopmap.records.types import KINDS
-from flopmap.site.links import Key, links
+from flopmap.site.gather import gather
+from flopmap.site.links import Key
 from flopmap.site.lists import list_data, list_page
 from flopmap.site.overview import compare_data, overview_pages, search_index
 from flopmap.site.page import Page, render
-from flopmap.site.record import Site, record_files
+from flopmap.site.record import record_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flopmap.checks.claims import Judgement
     from flopmap.records.book import Book
 
 ASSETS = Path(__file__).parent / "assets"
@@ -24,10 +23,7 @@ ASSETS = Path(__file__).parent / "assets"
 
 def build(book: Book, *, served: bool = False) -> Iterator[tuple[str, bytes]]:
     """Every file of the site: its path with ``/`` between folders, and its bytes. ``served`` adds what a server has."""
-    claims: dict[str, list[Judgement]] = {}
-    for claim in judge(book):
-        claims.setdefault(claim.record, []).append(claim)
-    site = Site(book=book, links=links(book), claims=claims)
+    site = gather(book)
     for file in sorted(ASSETS.iterdir()):
         yield f"assets/{file.name}", file.read_bytes()
     for kind in KINDS:
@@ -48,6 +44,7 @@ def _laid(page: Page, *, served: bool) -> tuple[str, bytes]:
 
 def write(book: Book, folder: Path) -> int:
     """Write the site below a folder, which is made. Returns the number of files. Raises :class:`OSError`."""
+    folder.mkdir(parents=True, exist_ok=True)  # what cannot be written is said before the work
     count = 0
     for path, content in build(book):
         file = folder / path

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from flopmap.records.formula import FormulaError, parse, symbols, value
+from flopmap.records.notation import Expr
 from flopmap.records.types import Law, OpClass
 from flopmap.records.units import dimension, unit_dimension, unit_text
 from flopmap.site.javascript import functions
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from flopmap.records.book import Book
-    from flopmap.records.notation import Expr
 
 LEAST = "least"
 
@@ -56,19 +56,15 @@ def program(record: OpClass | Law, book: Book) -> Program:
 
 def _of_class(record: OpClass, book: Book) -> list[Formula]:
     units = {name: unit_dimension(symbol.unit, book.glossary.counts) for name, symbol in book.glossary.symbols.items()}
-    costs: dict[str, str | None] = dict(record.cost)
+    costs: dict[str, str] = dict(record.cost)
     for choices in record.conventions.values():
         for texts in choices.values():
-            costs |= {name: None for name in texts if name not in costs}
-    parts: list[tuple[str, Mapping[str, str | None]]] = [
-        ("define", record.define),
-        ("cost", costs),
-        ("quantities", record.quantities),
-    ]
+            costs |= {name: "" for name in texts if name not in costs}  # a reading may be the only one that has it
+    parts = {"define": record.define, "cost": costs, "quantities": record.quantities}
     formulas = []
-    for part, texts in parts:
+    for part, texts in parts.items():
         for name, text in texts.items():
-            tree = None if text is None else parse(text)
+            tree = parse(text) if text else None
             if part != "cost" and tree is not None:
                 units[name] = dimension(tree, units)
             stated = book.glossary.symbols.get(name)
@@ -86,7 +82,10 @@ def _of_law(record: Law) -> list[Formula]:
             needs[name] |= set().union(*(symbols(parse(text)) for text in choices.values())) & trees.keys()
     order: list[str] = []
     while len(order) < len(trees):
-        order += [name for name in trees if name not in order and needs[name] - {name} <= set(order)]
+        ready = [name for name in trees if name not in order and needs[name] <= set(order)]
+        if not ready:
+            raise FormulaError(f"{record.id}: a circle of quantities: {', '.join(trees.keys() - set(order))}")
+        order += ready
     units = {name: quantity.unit for name, quantity in record.quantities.items()}
     why = {name: quantity.meaning for name, quantity in record.quantities.items()}
     return [Formula(name=name, part="quantities", tree=trees[name], unit=units[name], why=why[name]) for name in order]

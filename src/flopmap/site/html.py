@@ -15,8 +15,8 @@ class Markup(str):
     __slots__ = ()
 
 
-Child: TypeAlias = "str | int | None | Iterable[Child]"
-Attribute: TypeAlias = "str | int | float | bool | None"
+Child: TypeAlias = "str | int | Iterable[Child] | None"
+Attribute: TypeAlias = "str | float | bool | None"
 VOID = ("input", "meta", "link", "br", "wbr")
 
 
@@ -48,6 +48,11 @@ def link(text: Child, href: str, /, **attributes: Attribute) -> Markup:
     if href.startswith(("http://", "https://")):
         attributes = {"rel": "noreferrer external", **attributes}
     return tag("a", text, href=href, **attributes)
+
+
+def outward(address: str) -> Child:
+    """An address out of the site as a link, if it is one of the web."""
+    return link(address, address) if address.startswith(("http://", "https://")) else address
 
 
 def table(head: Sequence[Child], rows: Iterable[Sequence[Child]], *, caption: str = "", numbers: int = 99) -> Markup:

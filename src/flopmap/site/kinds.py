@@ -9,10 +9,9 @@ import msgspec
 from flopmap.machine.machine import dtypes, matrix_peak
 from flopmap.quantity import amount, percent, significant
 from flopmap.records.book import to_data
-from flopmap.records.types import OpClass, Model, Part, Record, Source
-from flopmap.report.model import account
+from flopmap.records.types import Model, OpClass, Part, Record, Source
 from flopmap.report.parts import RIDGE_NOTES, Entry, entries, ridge_rows, ridges, written
-from flopmap.site.html import Markup, items, join, link, section, table, tag
+from flopmap.site.html import Markup, items, join, outward, section, table, tag
 from flopmap.site.links import KIND_OF_FIELD, Key
 from flopmap.site.page import to_record
 from flopmap.site.plot import roofline
@@ -21,26 +20,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from flopmap.records.book import Book
+    from flopmap.report.model import Account
+    from flopmap.site.gather import Site
 
 COMMON = tuple(Record.__struct_fields__)
 EMPTY: tuple[Any, ...] = ("", None, [], {}, ())
 
 
-def body(key: Key, record: Record, book: Book, root: str) -> Markup | None:
+def body(key: Key, record: Record, site: Site, root: str) -> Markup | None:
     """The sections of a record's own kind."""
     if isinstance(record, Part):
-        return _part(record, book, root)
+        return _part(record, site.book, root)
     if isinstance(record, Model):
-        return _model(record, book)
+        return _model(record, site.accounts[record.id])
     if isinstance(record, OpClass):
         return _gate(record)
     if isinstance(record, Source):
         rest = ", ".join(filter(None, (record.publisher, record.date, record.kind, record.licence)))
-        return tag("p", rest, tag("br"), link(record.url, record.url) if record.url else None)
+        return tag("p", rest, tag("br"), outward(record.url))
     if key.kind == "laws":
         return None
     fields = {name: value for name, value in to_data(record).items() if name not in COMMON and value not in EMPTY}
-    return section("Fields", _fields(fields, book, root))
+    return section("Fields", _fields(fields, site.book, root))
 
 
 # -- parts ------------------------------------------------------------------------------------------------------------
@@ -90,8 +91,7 @@ def figures(of: Iterable[Entry], root: str) -> Markup:
 # -- models -----------------------------------------------------------------------------------------------------------
 
 
-def _model(record: Model, book: Book) -> Markup:
-    found = account(record.id, book)
+def _model(record: Model, found: Account) -> Markup:
     whole = max(found.parameters, 1)
     facts: list[tuple[str, str]] = [
         ("family", found.family),

@@ -24,7 +24,7 @@ from flopmap.site.links import Key
 from flopmap.site.page import TITLES, Page, to_record
 
 if TYPE_CHECKING:
-    from flopmap.site.record import Site
+    from flopmap.site.gather import Site
 
 CONFIDENCES = (0.95, 0.9, 0.8, 0.7)
 

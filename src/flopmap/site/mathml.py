@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from flopmap.records.notation import Expr
 
 SIGNS = {"*": "·", "-": "−", "%": "mod", "<=": "≤", ">=": "≥", "==": "=", "!=": "≠"}
+TALL = ("mfrac", "mtable", "msup")
 FENCES = {"//": "⌊⌋", "floor": "⌊⌋", "ceil": "⌈⌉"}
 
 
@@ -85,4 +86,6 @@ def _cases(operands: list[Expr]) -> Markup:
 
 
 def _fenced(inside: Markup, fence: str = "()") -> Markup:
-    return tag("mrow", tag("mo", fence[0]), inside, tag("mo", fence[1]))
+    tall = any(f"<{high}" in inside for high in TALL)
+    left, right = (tag("mo", bracket, stretchy=None if tall else "false") for bracket in fence)
+    return tag("mrow", left, inside, right)

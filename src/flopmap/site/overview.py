@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flopmap.records.formula import parse
-from flopmap.records.types import KINDS, Law, Model, OpClass, Part
-from flopmap.report.model import account, flat
+from flopmap.records.types import KINDS, Law, OpClass, Part
+from flopmap.report.model import flat
 from flopmap.report.parts import contradictions, entries, written
-from flopmap.site.html import Markup, join, link, section, table, tag
+from flopmap.site.formulas import program
+from flopmap.site.html import join, link, section, table, tag
 from flopmap.site.links import Key
 from flopmap.site.mathml import inline
 from flopmap.site.page import OTHER_PAGES, TITLES, Page, to_record
@@ -19,7 +20,8 @@ from flopmap.site.page import OTHER_PAGES, TITLES, Page, to_record
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flopmap.site.record import Site
+    from flopmap.site.gather import Site
+    from flopmap.site.html import Child, Markup
 
 SUMMARY = 160  # characters of a summary in the index of the search
 TOP, MOST = 12, 200
@@ -135,7 +137,7 @@ def _claims(site: Site) -> Page:
 
 
 def _contradictions(site: Site) -> Page:
-    rows = []
+    rows: list[tuple[Child, ...]] = []
     for part, (name, unit, figure) in contradictions(_parts(site)):
         ours = (
             to_record(Key("parts", part), ""),
@@ -169,9 +171,11 @@ def _contradictions(site: Site) -> Page:
 
 def _glossary(site: Site) -> Page:
     used: dict[str, list[Key]] = {}
-    for key in (Key(kind, record_id) for kind in ("flops", "laws") for record_id in site.book.ids(kind)):
-        for name in _symbols_of(key, site):
-            used.setdefault(name, []).append(key)
+    for kind, of in (("flops", OpClass), ("laws", Law)):
+        for record_id in site.book.ids(kind):
+            record: OpClass | Law = site.book.record(of, record_id)  # type: ignore[assignment]
+            for symbol in program(record, site.book).symbols:
+                used.setdefault(symbol.name, []).append(Key(kind, record_id))
     rows = [
         (
             tag("code", name, id=name),
@@ -203,14 +207,6 @@ def _glossary(site: Site) -> Page:
     return Page(path="glossary.html", title="Glossary", body=body)
 
 
-def _symbols_of(key: Key, site: Site) -> set[str]:
-    from flopmap.site.formulas import program
-
-    record = site.book.get(key.kind, key.id)
-    assert isinstance(record, OpClass | Law)
-    return {symbol.name for symbol in program(record, site.book).symbols}
-
-
 # -- comparison -------------------------------------------------------------------------------------------------------
 
 
@@ -234,8 +230,7 @@ def compare_data(site: Site) -> bytes:
         for part in _parts(site)
     }
     models = {
-        model: {name: [text, None] for name, text in flat(account(model, site.book)).items()}
-        for model in site.book.ids("models")
+        model: {name: [text, None] for name, text in flat(found).items()} for model, found in site.accounts.items()
     }
     return (
         b'"use strict";\nconst flopmapCompare = '

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from flopmap.records.book import to_data, to_json
 from flopmap.records.types import KINDS, Law, OpClass, Source
 from flopmap.site.formula_section import formula_section
 from flopmap.site.formulas import program, script
-from flopmap.site.html import Markup, items, join, link, section, table, tag
+from flopmap.site.html import Markup, items, join, link, outward, section, table, tag
 from flopmap.site.kinds import body
 from flopmap.site.links import Key
 from flopmap.site.page import TITLES, Page, path_of, to_record
@@ -17,20 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flopmap.checks.claims import Judgement
-    from flopmap.records.book import Book
     from flopmap.records.types import Record
-    from flopmap.site.links import Links
+    from flopmap.site.gather import Site
 
 SHOWN = 40  # records of a kind that name this one, before they are folded
 RUNTIME = ("assets/formulas.js", "assets/draw.js", "assets/record.js")
-
-
-class Site(NamedTuple):
-    """What all pages are made of."""
-
-    book: Book
-    links: Links
-    claims: dict[str, list[Judgement]]
 
 
 def record_files(key: Key, site: Site) -> Iterator[tuple[str, Page | bytes]]:
@@ -48,7 +39,7 @@ def record_files(key: Key, site: Site) -> Iterator[tuple[str, Page | bytes]]:
     parts = (
         _head(key, record, site),
         live,
-        body(key, record, site.book, root),
+        body(key, record, site, root),
         _claims(site.claims.get(f"{key.kind}/{key.id}", []), root),
         section("Notes", items(record.notes)),
         _sources(key, site, root),
@@ -116,22 +107,22 @@ def _sources(key: Key, site: Site, root: str) -> Markup | None:
         if other.kind == "sources":
             source = site.book.record(Source, other.id)
             details = ", ".join(filter(None, (source.publisher, source.date, source.kind)))
-            there = join([" ", link(source.url, source.url)]) if source.url else None
+            there = join([" ", outward(source.url)])
             lines.append(join([to_record(other, root, source.title), f". {details}.", there]))
     return section("Sources", items(lines))
 
 
 def _names(key: Key, site: Site, root: str) -> Markup | None:
     named = [other for other in site.links.names[key] if other.kind != "sources"]
-    return section("Names", _by_kind(named, site, root)) if named else None
+    return section("Names", _by_kind(named, root)) if named else None
 
 
 def _named_by(key: Key, site: Site, root: str) -> Markup | None:
     named = site.links.named_by[key]
-    return section("Named by", _by_kind(named, site, root)) if named else None
+    return section("Named by", _by_kind(named, root)) if named else None
 
 
-def _by_kind(keys: list[Key] | tuple[Key, ...], site: Site, root: str) -> Markup:
+def _by_kind(keys: list[Key] | tuple[Key, ...], root: str) -> Markup:
     """Records by kind; a long list is folded."""
     lists = []
     for kind in KINDS:
