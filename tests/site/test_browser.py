@@ -170,7 +170,7 @@ def test_lists_filter_and_say_how_many(page: Any, root: Path, book: Book) -> Non
 
 def _is_amd(book: Book, part: str) -> bool:
     record: Any = book.get("parts", part)
-    return record.vendor == "AMD" and record.confidence >= 0.9
+    return bool(record.vendor == "AMD" and record.confidence >= 0.9)
 
 
 def test_the_search_finds_by_alias_and_the_slash_key_leads_to_it(page: Any, root: Path) -> None:
