@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SECONDS = 15.0  # for a request to arrive, and for a write of its answer
 IDLE_SECONDS = 30.0  # between two requests of a connection
+LINGER_SECONDS = 1.0
 MOST_CONNECTIONS = 128
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
@@ -83,12 +84,10 @@ class Handler(BaseHTTPRequestHandler):
         try:
             self.raw_requestline = self.rfile.readline(65537)
             if len(self.raw_requestline) > 65536:  # noqa: PLR2004 - as the standard library
-                self.request_version = self.protocol_version
                 self.send_error(414)
             elif self.parse_request():
                 self._answer()
         except TimeoutError:
-            self.request_version = self.protocol_version
             self.send_error(408)
         self.wfile.flush()
 
@@ -153,6 +152,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _send(self, answer: Answer, *, close: bool = False) -> None:
         self.close_connection = self.close_connection or close
+        self.request_version = self.protocol_version  # even where none was understood, the answer has headers
         self.send_response(answer.status)
         for name, value in {**HEADERS, **answer.more, "Content-Type": answer.type}.items():
             self.send_header(name, value)
@@ -165,11 +165,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         """Say nothing: what is asked is nobody else's business."""
-
-    def _any(self) -> None:
-        self._answer()
-
-    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = _any  # noqa: N815 - names of HTTP
 
 
 class Server(ThreadingHTTPServer):
@@ -207,6 +202,19 @@ class Server(ThreadingHTTPServer):
             super().process_request_thread(request, client_address)
         finally:
             self._free.release()
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close, once the other side has read the answer: what it still sends is thrown away for a moment."""
+        end = time.monotonic() + LINGER_SECONDS
+        try:
+            request.shutdown(socket.SHUT_WR)
+            while (left := end - time.monotonic()) > 0:
+                request.settimeout(left)
+                if not request.recv(65536):
+                    break
+        except OSError:
+            pass
+        self.close_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A connection that broke off is no news; a fault of ours is."""

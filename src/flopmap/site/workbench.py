@@ -43,7 +43,8 @@ def why_page(book: Book) -> Page:
         _choice("dtype", ["bf16", "fp16", "fp32"]),
         _choice("quantization", weights, label="weights"),
         _choice("kv_cache_dtype", cache, label="cache"),
-        tag("div", _choice("measured", MEASURED, none="nothing"), _number("value", "measured value (28ms, 227.8)")),
+        _choice("measured", MEASURED, none="nothing"),
+        _number("value", "value (28ms, 227.8)"),
     ]
     lists = [_list("models", book.ids("models")), _list("machine", [*book.ids("parts"), *book.ids("machines")])]
     body = join(

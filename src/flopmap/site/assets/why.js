@@ -66,7 +66,7 @@
     if (!rows.length) return [];
     const cell = (name, value, column) => {
       const made = value instanceof Node ? element(name, null, {}, value) : element(name, value);
-      if (column) made.className = "n";
+      if (column && /^[-+]?[\d.,]+\S*( \S+)?$/.test(made.textContent)) made.className = "n";
       return made;
     };
     const whole = element("table", null, {},
@@ -112,11 +112,16 @@
       const ridge = rate / bandwidth;
       drawn.append(svg("polyline", { class: "limit", points: `${x(floor / bandwidth)},${y(floor)} ${x(ridge)},${y(rate)} ${x(high)},${y(rate)}` }, svg("title", {}, `${dtype}: ${amount(rate, "FLOP/s")}, ridge ${significant(ridge)} FLOP a byte`)), svg("text", { x: width - right + 4, y: y(rate) + 4 }, dtype));
     }
+    const labelled = [];
     for (const each of points) {
       const where = { cx: x(each.flop / each.bytes), cy: y(each.flop / each.seconds) };
       const radius = Math.max(2, 26 * Math.sqrt(each.share));
       drawn.append(svg("circle", { ...where, r: radius, class: "point", "data-class": each.name }, hover(each)));
-      if (each.share > 0.03) drawn.append(svg("text", { x: where.cx + radius + 3, y: where.cy + 4 }, each.name));
+      if (each.share <= 0.03) continue;
+      const label = { x: where.cx + radius + 3, y: where.cy + 4 };
+      while (labelled.some((other) => Math.abs(other.y - label.y) < 12 && Math.abs(other.x - label.x) < 110)) label.y += 12;
+      labelled.push(label);
+      drawn.append(svg("text", label, each.name));
     }
     drawn.append(svg("text", { x: (left + width - right) / 2, y: height - 4, "text-anchor": "middle" }, "FLOP a byte; area is the share of the step"));
     return drawn;
@@ -126,7 +131,7 @@
     const shown = all.slice(0, 8);
     const rest = all.slice(8).reduce((sum, each) => sum + each.seconds, 0);
     if (rest) shown.push({ name: `${all.length - 8} more`, seconds: rest, share: rest / data.floor_seconds.operation, bound: "", formula: "", source: "" });
-    const totals = [["operation floor", data.floor_seconds.operation, "floor"], ["engine floor", data.floor_seconds.engine, "floor"]];
+    const totals = [["device floor", data.floor_seconds.device, "floor"], ["operation floor", data.floor_seconds.operation, "floor"], ["engine floor", data.floor_seconds.engine, "floor"]];
     if (data.estimate_seconds.value) totals.push(["estimate", data.estimate_seconds.value, "floor"]);
     if (data.measured_seconds) totals.push(["measured", data.measured_seconds, "measured"]);
     const longest = Math.max(...totals.map(([, time]) => time));
