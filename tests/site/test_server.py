@@ -17,7 +17,7 @@ from flopmap.cli.main import COMMANDS, main
 from flopmap.diagnosis.readers.read import read_bytes
 from flopmap.scenario import Request
 from flopmap.site import server as module
-from flopmap.site.answers import LARGEST_BODY, Site
+from flopmap.site.answers import LARGEST_BODY, Application
 from flopmap.site.openapi import openapi
 from flopmap.site.query import FIELDS, MEASURED, read_query
 from flopmap.site.server import Server, is_loopback
@@ -46,13 +46,13 @@ FLAGS = [
 
 
 @pytest.fixture(scope="module")
-def site(book: Book) -> Site:
+def site(book: Book) -> Application:
     """With two pages in place of the whole book's: what a page holds is tested elsewhere."""
-    return Site(book, {"index.html": b"<p>first", "flops/index.html": b"<p>list", "flops/a.json": b"{}"})
+    return Application(book, {"index.html": b"<p>first", "flops/index.html": b"<p>list", "flops/a.json": b"{}"})
 
 
 @pytest.fixture
-def port(site: Site) -> Iterator[int]:
+def port(site: Application) -> Iterator[int]:
     server = Server("127.0.0.1", 0, site)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
@@ -186,7 +186,7 @@ def test_the_fields_of_a_query_are_those_of_a_request_and_of_the_command_line() 
         ("&".join(["batch_size=1"] * 61), "a query has at most 60 fields"),
     ],
 )
-def test_a_wrong_question_is_answered_in_one_line(query: str, why: str, site: Site) -> None:
+def test_a_wrong_question_is_answered_in_one_line(query: str, why: str, site: Application) -> None:
     answer = site.answer("GET", f"/api/why?{query}")
     assert (answer.status, json.loads(answer.body)) == (400, {"error": why})
 
@@ -209,7 +209,7 @@ def test_no_file_of_the_machine_is_opened(fields: dict[str, str], book: Book, tm
         read_query({"model": "gpt2", "on": "h100", **named}.items(), book)
 
 
-def test_a_model_that_a_text_names_is_not_opened_as_a_file(site: Site, tmp_path: Path) -> None:
+def test_a_model_that_a_text_names_is_not_opened_as_a_file(site: Application, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "hidden_size": 8}))
     result = json.loads((FIXTURES / "vllm-serve.json").read_text())
     text = json.dumps({**result, "model_id": str(tmp_path)}).encode()
@@ -326,7 +326,7 @@ def test_a_connection_serves_many_requests(port: int) -> None:
     connection.close()
 
 
-def test_a_connection_too_many_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_too_many_is_refused(site: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_CONNECTIONS", 2)
     server = Server("127.0.0.1", 0, site)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
@@ -361,7 +361,7 @@ def test_fifty_clients_at_once_get_their_answers(port: int) -> None:
 
 
 def test_a_fault_of_ours_is_said_and_the_server_goes_on(
-    site: Site, port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    site: Application, port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(site, "_file", lambda _path: 1 / 0)
     status, _, body = ask(port, "/index.html")
@@ -393,7 +393,7 @@ def test_what_is_loopback(host: str, own: bool) -> None:
 def test_serve_listens_on_loopback_and_says_when_it_does_not(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Site, "files", lambda _self: {})
+    monkeypatch.setattr(Application, "files", lambda _self: {})
     monkeypatch.setattr(Server, "serve_forever", lambda _self: None)
     assert main(["serve", "--port", "0"]) == 0
     said = capsys.readouterr()
@@ -418,7 +418,7 @@ def test_serve_listens_on_loopback_and_says_when_it_does_not(
 def test_serve_refuses_an_address_that_it_cannot_have(
     flags: list[str], why: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Site, "files", lambda _self: {})
+    monkeypatch.setattr(Application, "files", lambda _self: {})
     with pytest.raises(SystemExit) as leave:
         main(["serve", *flags])
     assert leave.value.code == 2

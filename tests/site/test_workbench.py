@@ -12,7 +12,7 @@ import pytest
 from flopmap.diagnosis.verdict import judge
 from flopmap.report.content import headline
 from flopmap.scenario import Request
-from flopmap.site.answers import Site
+from flopmap.site.answers import Application
 from flopmap.site.server import Server
 from tests.readers.support import content
 from tests.site.browser import chromium, needs_browser
@@ -29,7 +29,7 @@ QWEN: dict[str, Any] = {"model": "Qwen/Qwen3-8B", "on": "a100-sxm-80gb", "engine
 
 @pytest.fixture(scope="module")
 def url(book: Book, files: dict[str, bytes]) -> Iterator[str]:
-    server = Server("127.0.0.1", 0, Site(book, files))
+    server = Server("127.0.0.1", 0, Application(book, files))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     yield server.url

@@ -30,6 +30,7 @@ from flopmap.step import ScenarioError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from flopmap.diagnosis.readers.run import Run
     from flopmap.diagnosis.verdict import Verdict
     from flopmap.records.book import Book
 
@@ -61,8 +62,8 @@ class Answer(NamedTuple):
     more: Mapping[str, str] = MappingProxyType({})
 
 
-class Site:
-    """The answers of one book. Pages are built once, when the first of them is asked for, and kept in memory."""
+class Application:
+    """The answers that a book gives. Pages are built once, when the first is asked for, and kept in memory."""
 
     def __init__(self, book: Book, files: dict[str, bytes] | None = None) -> None:
         self.book = book
@@ -127,14 +128,7 @@ class Site:
             fields, measured = read_fields(pairs, self.book)
             if measured:
                 raise ScenarioError(f"{measured[0]}: the text says what was measured")
-            # a model that a text names is looked up in the book, and never opened as a file
-            runs = [
-                (
-                    "pasted",
-                    run if run.model is None or self.book.find("models", run.model) else replace(run, model=None),
-                )
-                for run in read_bytes(body)
-            ]
+            runs = [("pasted", self._without_paths(run)) for run in read_bytes(body)]
             found = diagnose(runs, fields, self.book)
             data = diagnosis.diagnosis_data(found)
             if not draw:
@@ -147,6 +141,11 @@ class Site:
             return {**said, "runs": data}
 
         return self._guarded(query, work)
+
+    def _without_paths(self, run: Run) -> Run:
+        """A model that a text names is looked up in the book, and never opened as a file."""
+        known = run.model is None or self.book.find("models", run.model) is not None
+        return run if known else replace(run, model=None)
 
     def _guarded(self, query: str, work: Callable[[list[tuple[str, str]], bool], Any]) -> Answer:
         """Run what computes, a few at a time, and say what is wrong with a question in one line."""

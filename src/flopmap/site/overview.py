@@ -43,14 +43,12 @@ def overview_pages(site: Site) -> Iterator[Page]:
 
 def search_index(site: Site) -> bytes:
     """What the search looks through: kind, id, title, other names and summary of each record, as a script."""
-    entries_ = []
+    known = []
     for kind in KINDS:
         for record_id in site.book.ids(kind):
             record = site.book.get(kind, record_id)
-            entries_.append([kind, record.id, record.title, " ".join(record.aliases), record.summary[:SUMMARY]])
-    return (
-        b'"use strict";\nconst flopmapIndex = ' + msgspec.json.encode({"kinds": TITLES, "records": entries_}) + b";\n"
-    )
+            known.append([kind, record.id, record.title, " ".join(record.aliases), record.summary[:SUMMARY]])
+    return b'"use strict";\nconst flopmapIndex = ' + msgspec.json.encode({"kinds": TITLES, "records": known}) + b";\n"
 
 
 def _first(site: Site) -> Page:

@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from flopmap.site.answers import HEADERS, LARGEST_BODY, Answer, Site, failed
+from flopmap.site.answers import HEADERS, LARGEST_BODY, Answer, Application, failed
 
 if TYPE_CHECKING:
     from flopmap.records.book import Book
@@ -173,7 +173,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = MOST_CONNECTIONS
 
-    def __init__(self, host: str, port: int, site: Site) -> None:
+    def __init__(self, host: str, port: int, site: Application) -> None:
         self.site = site
         self.host = host
         self.loopback = is_loopback(host)
@@ -241,7 +241,7 @@ def is_loopback(host: str) -> bool:
 
 def start(book: Book, host: str, port: int) -> Server:
     """A server that listens, its pages being built meanwhile. Raises :class:`OSError`."""
-    site = Site(book)
+    site = Application(book)
     server = Server(host, port, site)
     threading.Thread(target=site.files, daemon=True).start()
     return server
