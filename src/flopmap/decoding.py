@@ -57,7 +57,7 @@ def read_speculation(text: str | None, acceptance: float | None, target: Checkpo
         return None
     if acceptance is not None and not 0 <= acceptance <= 1:
         raise ScenarioError(f"--acceptance-rate {acceptance:g}: out of range (accepted: 0 to 1)")
-    fields = _settings(text)
+    fields = read_settings(text)
     drafted = fields.get("num_speculative_tokens")
     if not isinstance(drafted, int) or isinstance(drafted, bool) or not 1 <= drafted <= MOST_DRAFTED:
         given = "is missing" if drafted is None else f"{shown(drafted)} is out of range"
@@ -71,7 +71,7 @@ def read_speculation(text: str | None, acceptance: float | None, target: Checkpo
     return Speculation(method=method, tokens=drafted, acceptance=acceptance, drafter=drafter)
 
 
-def _settings(text: str) -> dict[str, Any]:
+def read_settings(text: str) -> dict[str, Any]:
     """The settings as JSON, as vLLM takes them, or as ``key=value,key=value``."""
     fields: Any = {}
     if text.lstrip().startswith("{"):

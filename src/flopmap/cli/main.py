@@ -32,8 +32,10 @@ COMMANDS = {
     "engines": "list, search or show engines",
     "formats": "list, search or show number formats",
     "traps": "list, search or show known traps",
+    "docs": "write the book as a static site: formulas that run in their page, links both ways, search",
+    "serve": "the same site on this machine, with the question as a page, and an API",
 }
-MODULES = {name: name for name in ("why", "diagnose", "audit", "check", "parts", "models", "classes")}
+MODULES = {name: name for name in ("why", "diagnose", "audit", "check", "parts", "models", "classes", "docs", "serve")}
 EPILOG = "example: flopmap why meta-llama/Llama-3.1-8B --on h100-sxm --batch-size 1 --context-len 2048 --tpot 12.5ms"
 
 

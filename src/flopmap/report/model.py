@@ -238,12 +238,13 @@ def lines(found: Account) -> list[str]:
 
 def differences(one: Account, other: Account) -> list[tuple[str, str, str]]:
     """What differs between two models: the field and both values."""
-    left, right = _flat(one), _flat(other)
+    left, right = flat(one), flat(other)
     names = [*left, *(name for name in right if name not in left)]
     return [(name, left.get(name, "-"), right.get(name, "-")) for name in names if left.get(name) != right.get(name)]
 
 
-def _flat(found: Account) -> dict[str, str]:
+def flat(found: Account) -> dict[str, str]:
+    """Every count as text, by name."""
     flat: dict[str, str] = {}
     for name, value in msgspec.to_builtins(found).items():
         if isinstance(value, dict):
