@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from flopmap.records.yaml_file import File, Path_, Problem
 
 SOURCELESS = ("sources",)
+OF_PARTS = ("crossovers", "efficiency")
 
 
 def check(book: Book, source: Source) -> Iterator[Problem]:
@@ -34,7 +35,7 @@ def check(book: Book, source: Source) -> Iterator[Problem]:
                     ("see", index), f"no {kind} record {name!r}", _near(name, book.ids(kind), f"{kind}/{name}.yaml")
                 )
         yield from _unknown_conventions(data, file, book)
-        if kind == "crossovers" and book.find("parts", data["part"]) is None:
+        if kind in OF_PARTS and book.find("parts", data["part"]) is None:
             yield file.problem(
                 ("part",), f"no parts record {data['part']!r}", _near(data["part"], book.ids("parts"), "a part")
             )

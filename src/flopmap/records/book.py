@@ -41,6 +41,7 @@ KINDS_SINGULAR = {
     "readings": "reading",
     "measurements": "measurement",
     "crossovers": "measured crossover",
+    "efficiency": "record of kernel efficiency",
     "traps": "trap",
     "sources": "source",
 }
