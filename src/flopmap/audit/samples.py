@@ -10,12 +10,12 @@ from flopmap.audit.kernels import NO_WINDOW, Unpriced, kernel_symbols, labels, m
 from flopmap.audit.names import part_id
 from flopmap.estimate.kernels import NoFigureError, kernel_rates, kernel_seconds, link_rates
 from flopmap.records.book import UnknownRecordError
-from flopmap.records.formula import array_namespace, code, compiled, operate, symbols
+from flopmap.records.formula import array_namespace, code, compiled, symbols
 from flopmap.records.types import Format, Part
 from flopmap.scenario import element_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
@@ -107,8 +107,8 @@ def timed(part: str, family: str, dtype: str, cache: str, book: Book) -> Timed:
     return Timed(tree, sorted(symbols(tree) & inputs))
 
 
-def samples(block: Block, book: Book) -> Iterator[Samples | Unpriced]:
-    """The rows of a block by part, kernel, data types, engine and version; those that have no law are named with why."""
+def samples(block: Block, book: Book, parts: Collection[str] | None = None) -> Iterator[Samples | Unpriced]:
+    """The rows of a block by part (all, or these), kernel, data types, engine and version; or why they have no law."""
     import numpy as np
 
     measured = measured_seconds(block)
@@ -125,19 +125,20 @@ def samples(block: Block, book: Book) -> Iterator[Samples | Unpriced]:
     rows = np.flatnonzero(left)
     for index, group in enumerate(groups.T):
         words = [column.names[code] for column, code in zip(columns, group, strict=True)]
-        yield from _of_group(block, rows[group_of.ravel() == index], words, measured, book)
+        try:
+            part = part_id(words[0], book)
+        except UnknownRecordError as error:
+            yield Unpriced(f"hardware: {error}", rows[group_of.ravel() == index])
+            continue
+        if parts is None or part in parts:
+            yield from _of_group(block, rows[group_of.ravel() == index], [part, *words[1:]], measured, book)
 
 
 def _of_group(
     block: Block, rows: NDArray[np.int64], words: list[str], measured: Array, book: Book
 ) -> Iterator[Samples | Unpriced]:
     """The rows of one part, kernel, types, engine and version."""
-    hardware, kernel, dtype, cache, framework, version, source, routing = words
-    try:
-        part = part_id(hardware, book)
-    except UnknownRecordError as error:
-        yield Unpriced(f"hardware: {error}", rows)
-        return
+    part, kernel, dtype, cache, framework, version, source, routing = words
     engine = ENGINES.get(framework.lower(), framework.lower())
     if kernel in COLLECTIVES:
         yield from _collective(block, rows, (part, COLLECTIVES[kernel], dtype, engine, version, source), measured)
@@ -187,7 +188,9 @@ def _good(found: Samples, rows: NDArray[np.int64]) -> Iterator[Samples | Unprice
     import numpy as np
 
     columns = found.columns
-    good = np.all([(column > 0) | ((name in ("past", "gated")) & (column == 0)) for name, column in columns.items()], axis=0)
+    good = np.all(
+        [(column > 0) | ((name in ("past", "gated")) & (column == 0)) for name, column in columns.items()], axis=0
+    )
     if not good.all():
         yield Unpriced("a shape is missing or not positive", rows[~good])
     if "prefill" in found.kind.family and "new" in columns:
@@ -195,9 +198,25 @@ def _good(found: Samples, rows: NDArray[np.int64]) -> Iterator[Samples | Unprice
         if short.any():
             yield Unpriced("a prompt of one token: a decode step", rows[short])
         good &= ~short
-    windowed = columns["window"] < NO_WINDOW if "window" in columns else np.zeros(len(rows), dtype=bool)
-    for variant, where in (("", good & ~windowed), ("windowed", good & windowed)):
+    for variant, where in _variants(found.kind.family, columns, good):
         if where.any():
-            kind = found.kind._replace(variant=variant) if "window" in columns else found.kind
+            kind = found.kind._replace(variant=" ".join(filter(None, (found.kind.variant, variant))))
             part_of = {name: column[where] for name, column in columns.items()}
             yield found._replace(kind=kind, columns=part_of, seconds=found.seconds[where])
+
+
+def _variants(
+    family: str, columns: dict[str, Array], good: NDArray[np.bool_]
+) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Attention with a window apart, and decode attention whose heads share no keys: engines have kernels for them."""
+    if family not in ATTENTION:
+        yield "", good
+        return
+    windowed = columns["window"] < NO_WINDOW
+    alone = columns["heads"] == columns["kv_heads"]
+    if family == "prefill attention":
+        alone = alone & False
+    yield "", good & ~windowed & ~alone
+    yield "windowed", good & windowed & ~alone
+    yield "ungrouped", good & ~windowed & alone
+    yield "windowed ungrouped", good & windowed & alone

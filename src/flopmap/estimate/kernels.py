@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flopmap.machine.machine import clock_ratio, fastest_peak
+from flopmap.machine.machine import fastest_peak
 from flopmap.records.formula import bind
 from flopmap.records.resolve import law
 from flopmap.records.types import Efficiency, Law, Part
@@ -46,11 +46,6 @@ def link_rates(part: Part) -> dict[str, float]:
     if part.host_link_bytes_per_second:
         return {"link_bandwidth": part.host_link_bytes_per_second.value}
     raise NoFigureError(f"parts/{part.id} has neither links nor host_link_bytes_per_second")
-
-
-def most_peak(part: Part) -> float:
-    """The largest ``peak_fraction`` that a kernel can have: peaks are of the rated clock, and the clock may be higher."""
-    return clock_ratio(part)
 
 
 def kernel_seconds(law_id: str, known: Mapping[str, Expr], book: Book) -> Expr:

@@ -244,7 +244,7 @@ class Crossover(Record, frozen=True, kw_only=True):
 
 
 class Errors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How far a law is from measured times, |law / measured - 1|: over ``rows``, their median, and where 9 in 10 lie."""
+    """How far a law is from measured times, |law / measured - 1|, over ``rows``: half, and 9 in 10, are below."""
 
     rows: int
     median: float

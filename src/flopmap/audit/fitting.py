@@ -1,7 +1,7 @@
 """Fits the figures of a law to measured times: least robust distance of logarithms, by damped Gauss-Newton steps.
 
-Nothing is random: rows are put in an order of their own, thinned by a fixed rule, and starts and choices are listed. So the
-same rows give the same figures, in whatever order they come.
+Nothing is random: rows are put in an order of their own, thinned by a fixed rule, and starts and choices are listed.
+So the same rows give the same figures, in whatever order they come.
 """
 
 from __future__ import annotations
