@@ -1,12 +1,13 @@
 """The figures of the kernel-time laws from measured timings: which rows make a fit, which are kept out, what is free.
 
-For each part, kernel, data types, engine and variant, the version of the engine with the most rows is fitted, and of
-the kernels that its tables name the one with the most rows. One in four shapes is kept out of the fit, never a row
-alone.
+For each part, kernel, data types, engine and variant, one version of the engine is fitted, and of the kernels that its
+tables name the one with the most rows: the newest with at least half as many rows as any. One in four shapes is kept
+out of the fit, never a row alone.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -174,11 +175,18 @@ def _wanted(kind: Kind) -> bool:
 
 
 def _rows(kind: Kind, versions: Mapping[tuple[str, str], list[Samples]]) -> Rows:
-    """The version and kernel with the most rows (of several, the last by name), and the other versions."""
+    """The version and kernel to fit, the newest of those with at least half the most rows, and the other versions."""
     joined = {key: _joined(found) for key, found in versions.items()}
-    version, kernel = max(joined, key=lambda key: (len(joined[key][1]), key))
+    most = max(len(seconds) for _, seconds in joined.values())
+    many = [key for key, (_, seconds) in joined.items() if 2 * len(seconds) >= most]
+    version, kernel = max(many, key=lambda key: (_numbers(key[0]), len(joined[key][1]), key))
     others = [rows for key, rows in sorted(joined.items()) if key[0] != version]
     return Rows(kind, version, kernel, *joined[version, kernel], others)
+
+
+def _numbers(version: str) -> list[int]:
+    """The numbers of a version, by which the newest is the largest: 1.3.0rc20 is 1, 3, 0, 20."""
+    return [int(number) for number in re.findall(r"\d+", version)]
 
 
 def _joined(found: list[Samples]) -> tuple[Columns, Array]:
