@@ -154,7 +154,7 @@ def test_keys_are_split_where_units_are_idle_and_combining_costs_time(book: Book
     assert decode(book, "splits", **few) == 4
     assert decode(book, **few) == 200
     assert decode(book, "seconds", **few, combine_seconds=7) - decode(book, "seconds", **few) == pytest.approx(7)
-    # a full part has nothing to combine
+    # keys no longer than the shortest part are not split
     assert decode(book, "seconds", combine_seconds=7) == decode(book, "seconds")
 
 
