@@ -159,15 +159,18 @@ def test_keys_are_split_where_units_are_idle_and_combining_costs_time(book: Book
 
 
 def test_one_row_of_a_latent_serves_all_heads(book: Book) -> None:
-    latent = {"latent": 512, "rope_dim": 64, "heads": 128, "tile_heads": 128, "law": "decode-latent-attention-time"}
+    def latent(wanted: str, tile_heads: int = 128) -> float:
+        law = "decode-latent-attention-time"
+        return decode(book, wanted, law, latent=512, rope_dim=64, heads=128, tile_heads=tile_heads)
+
     # one sequence: 800 rows of 576 elements of 2 bytes, 128 queries of 576 in and outputs of 512
-    assert decode(book, "moved", **latent) == 800 * 576 * 2 + 128 * (576 + 512) * 2  # type: ignore[arg-type]
-    assert decode(book, "tiles", **latent) == 1  # type: ignore[arg-type]
-    assert decode(book, "tiles", **{**latent, "tile_heads": 32}) == 4  # type: ignore[arg-type]
+    assert latent("moved") == 800 * 576 * 2 + 128 * (576 + 512) * 2
+    assert latent("tiles") == 1
+    assert latent("tiles", tile_heads=32) == 4
 
 
 PREFILL = {
-    "t": 512, "seqs": 1, "cached": 512, "pairs": 512 * 513 / 2, "heads": 8, "kv_heads": 2, "head_dim": 64,
+    "t": 512, "kv": 0, "seqs": 1, "cached": 512, "pairs": 512 * 513 / 2, "heads": 8, "kv_heads": 2, "head_dim": 64,
     "value_dim": 64, "kv_bytes": 2, "act_bytes": 2, "tile_rows": 128, "residents": 1, "compute_units": 8,
     "quantisation": 0, "kv_passes": 1, "softmax_flop": 0, "alone": 1, "bandwidth": 1e30, **REACHED, **NO_MORE,
 }  # fmt: skip
@@ -199,6 +202,8 @@ def test_a_prefill_reads_queries_and_outputs_once_and_keys_as_often_as_they_pass
     # 512 tokens of 128 elements (64 of keys or queries, 64 of values or outputs), 8 heads and 2 key heads, 2 bytes
     assert prefill(book, "moved") == 512 * 128 * (8 + 2) * 2
     assert prefill(book, "moved", kv_passes=3) == 512 * 128 * (8 + 3 * 2) * 2
+    # 100 cached tokens before them have keys and values of 2 heads
+    assert prefill(book, "moved", kv=100) == 512 * 128 * (8 + 2) * 2 + 100 * 128 * 2 * 2
 
 
 # -- experts ----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,10 @@ from tests.records.small_book import ENGINE, LAW, OP_CLASS, small_book, write
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-KINDS = "flops, laws, parts, models, engines, formats, levers, readings, measurements, crossovers, traps, sources"
+KINDS = (
+    "flops, laws, parts, models, engines, formats, levers, readings, measurements, crossovers, efficiency, traps, "
+    "sources"
+)
 ENGINE_FIELDS = (
     "aliases, confidence, defaults, graphs, host_seconds_per_step, launch_seconds, notes, see, sources, status, "
     "summary, title"
