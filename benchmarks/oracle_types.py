@@ -578,7 +578,7 @@ def truth_of(kind: str, special: Fields, save: Callable[[Fields], None]) -> None
     truth |= {
         "built": True,
         "class": type(model).__name__,
-        "config": pruned(config.to_dict()),
+        "config": pruned(config.to_dict()) | {"architectures": [type(model).__name__]},  # as a saved config says
         "layers": pattern(model),
     }
     truth |= {"changed": changes} if changes else {}

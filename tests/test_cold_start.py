@@ -78,6 +78,9 @@ def bare() -> set[str]:
         "--version",
         "--help",
         "parts h100-sxm --json",
+        "parts --ridge --json",
+        "parts bandwidth>3TB/s --json",
+        "machines p5.48xlarge --json",
         "models --json",
     ],
 )
@@ -89,6 +92,12 @@ def test_the_version_reads_no_book() -> None:
     loaded = modules("--version")
     assert "msgspec" not in loaded
     assert {name for name in loaded if name.startswith("flopmap")} == {"flopmap", "flopmap.cli", "flopmap.cli.main"}
+
+
+def test_why_reads_no_readers() -> None:
+    loaded = modules(*QUESTION.split(), "--json")
+    readers = {name for name in loaded if name.startswith("flopmap.diagnosis")}
+    assert readers == {"flopmap.diagnosis", "flopmap.diagnosis.errors", "flopmap.diagnosis.verdict"}
 
 
 def test_only_the_report_for_people_imports_rich() -> None:

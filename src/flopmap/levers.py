@@ -9,7 +9,8 @@ import msgspec
 from flopmap.floor.roofline import price
 from flopmap.floor.summary import memory
 from flopmap.records.types import Lever
-from flopmap.scenario import ScenarioError, make
+from flopmap.scenario import make
+from flopmap.step import ScenarioError
 
 if TYPE_CHECKING:
     from flopmap.floor.roofline import Pricing
@@ -21,7 +22,10 @@ FORMATS = {"quantization": "weights", "kv_cache_dtype": "kv"}  # fields of a req
 
 
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
-    """A lever's effect: the engine floor with it, and the share of time it saves (negative when it loses)."""
+    """A lever's effect: the engine floor with it, and the share of time it saves (negative when it loses).
+
+    Where a step yields another number of tokens with it, ``step_seconds`` is the time of as many as before.
+    """
 
     id: str
     title: str
@@ -56,12 +60,13 @@ def _gain(lever: Lever, request: Request, pricing: Pricing, book: Book) -> Gain 
         return None
     if lever.set.keys() <= FORMATS.keys() and _as_wide(lever, after, pricing):
         return None
+    step_seconds = after.engine_seconds * (pricing.scenario.kept[0] / scenario.kept[0])
     new_notes = [note for note in scenario.assumptions if note not in pricing.scenario.assumptions]
     return Gain(
         id=lever.id,
         title=lever.title,
-        step_seconds=after.engine_seconds,
-        gain=1 - after.engine_seconds / pricing.engine_seconds,
+        step_seconds=step_seconds,
+        gain=1 - step_seconds / pricing.engine_seconds,
         max_sequences=memory(after, book).max_sequences,
         gates=(*lever.needs, *new_notes),
         traps=(lever.caveat,) if lever.caveat else (),

@@ -17,6 +17,7 @@ PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 SPEEDS = ("", "tok/s", "token/s", "tokens/s", "t/s")
 UNIT_CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZµ/ "
 LARGEST_COUNT = 1e18
+SIDES = 2
 LONGEST_SHOWN = 60
 
 
@@ -51,6 +52,24 @@ def parse_tokens_per_second(text: str) -> float:
     return _positive(text, number)
 
 
+def parse_amount(text: str, unit: str) -> float:
+    """An amount in a unit, with a prefix or without: ``3TB/s``, ``80GiB``, ``1PFLOP/s``; no unit for a pure number."""
+    number, found = _split(text)
+    accepted = f"80G{unit}, 80Gi{unit}" if unit == "B" else f"3T{unit}" if unit else "3.5"
+    spelt = {"FLOP/s": ("FLOP/s", "FLOPS", "OP/s", "OPS")}.get(unit, (unit,))
+    scale = next((_scale(found[: len(found) - len(word)]) for word in spelt if found.endswith(word)), None)
+    if number is None or scale is None or (scale != 1 and not unit) or (not found and unit):
+        what = f"an amount in {unit}" if unit else "a number"
+        raise QuantityError(f"{shown(text)} is not {what} (accepted: {accepted})")
+    return _positive(text, number * scale)
+
+
+def _scale(prefix: str) -> float | None:
+    decimal = {"": 1.0, **{letter: factor for factor, letter in PREFIXES}}
+    binary = {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTP", 1)}
+    return (decimal | binary).get(prefix)
+
+
 def _split(text: str) -> tuple[float | None, str]:
     """A number without sign and the unit behind it; None for what is no number. (Regular expressions start slowly.)."""
     whole = text.strip()
@@ -63,6 +82,14 @@ def _split(text: str) -> tuple[float | None, str]:
         return float(digits), unit
     except ValueError:
         return None, unit
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """Read ``1280x720``: width and height in pixels. Raises :class:`QuantityError`."""
+    sides = text.lower().split("x")
+    if len(sides) != SIDES or not all(side.isdecimal() and len(side) < LONGEST_SHOWN and int(side) for side in sides):
+        raise QuantityError(f"{shown(text)} is not WIDTHxHEIGHT in pixels, such as 1280x720")
+    return int(sides[0]), int(sides[1])
 
 
 def shown(value: object) -> str:

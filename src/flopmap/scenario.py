@@ -6,50 +6,44 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from flopmap.machine.machine import Machine, dtypes, fastest_peak, matrix_peak, read_machine
+from flopmap.adapters import Adapters, read_adapters
+from flopmap.decoding import (
+    Blocks,
+    Speculation,
+    denoising_group,
+    drafted_step,
+    kept_tokens,
+    read_blocks,
+    read_speculation,
+)
+from flopmap.machine.machine import Machine, read_machine
+from flopmap.media import image_tokens, images, step_with_media
+from flopmap.model.architecture import Table
+from flopmap.model.media import MediumError
 from flopmap.model.reading import Checkpoint, read_model
-from flopmap.records.formula import value
-from flopmap.records.resolve import law
-from flopmap.records.types import Engine, Format, Law
-from flopmap.step import MAIN, Group, Step, decode_step, encode_step, mixed_step, prefill_step
+from flopmap.precision import Precision, Wanted, draft_precision, read_precision
+from flopmap.records.types import Engine
+from flopmap.step import MAIN, Group, ScenarioError, Step, decode_step, encode_step, mixed_step, prefill_step
 
 if TYPE_CHECKING:
     from flopmap.model.architecture import Architecture
+    from flopmap.model.media import Medium
     from flopmap.records.book import Book
 
 PhaseName = Literal["decode", "prefill", "mixed", "encode"]
 PHASE_NAMES: tuple[PhaseName, ...] = ("decode", "prefill", "mixed", "encode")
 MAX_LENGTH = 1_000_000_000
 DEFAULT_CONTEXT = 2048
-
-
 DEFAULT_ENGINE = "ideal"
 UNSAID = {"batch_size": "batch of 1 sequence", "engine": "engine that adds nothing (ideal)"}
 
 
-class ScenarioError(ValueError):
-    """A scenario that makes no sense. One line that names the flag, its value and what is accepted."""
-
-
-class Precision(msgspec.Struct, frozen=True, kw_only=True):
-    """Formats of activations, weights and cache; ``math`` is the data type that GEMMs over the weights multiply in.
-
-    ``cache_math`` is the fastest that attention can multiply in: a narrow cache can be multiplied as it is stored.
-    ``stored`` are bytes a parameter of the ops (by name) whose matrices are in another format than ``weights``.
-    """
-
-    activations: Format
-    weights: Format
-    kv: Format
-    state: Format
-    math: str
-    activation_math: str
-    cache_math: str
-    stored: dict[str, float] = {}
-
-
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that decides a step's cost. ``assumptions`` are what nobody said and the program took."""
+    """Everything that decides a step's cost. ``assumptions`` are what nobody said and the program took.
+
+    ``kept``: tokens that a decoding sequence gets from a step, the fewest and the most; more than one with drafts that
+    are checked, or in a pass of denoising, and a range where nobody says how many drafts are accepted.
+    """
 
     model: Checkpoint
     machine: Machine
@@ -63,12 +57,21 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     cached_len: int
     step: Step
     conventions: dict[str, str]
+    images: int = 0
+    image_tokens: int = 0
+    speculation: Speculation | None = None
+    draft_precision: Precision | None = None
+    blocks: Blocks | None = None
+    adapters: Adapters | None = None
+    kept: tuple[float, float] = (1.0, 1.0)
     assumptions: tuple[str, ...] = ()
 
     @property
-    def tokens(self) -> int:
-        """Tokens that the step brings its users: one a sequence in decode, else those of the input."""
-        return self.batch_size * (self.input_len or 0) if self.phase in ("prefill", "encode") else self.batch_size
+    def tokens(self) -> float:
+        """Tokens that the step brings its users: at least those ``kept`` in decode, else those of the input."""
+        if self.phase in ("prefill", "encode"):
+            return self.batch_size * (self.input_len or self.image_tokens)
+        return self.batch_size * self.kept[0]
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +90,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     input_len: int | None = None
     output_len: int | None = None
     cached_len: int = 0
+    images: int | None = None
+    image_size: tuple[int, int] | None = None
+    video_frames: int | None = None
+    speculative_config: str | None = None
+    acceptance_rate: float | None = None
+    block_length: int | None = None
+    diffusion_steps: int | None = None
+    lora_modules: str | None = None
+    lora_rank: int | None = None
+    max_loras: int | None = None
     conventions: tuple[tuple[str, str], ...] = ()
 
 
@@ -100,14 +113,26 @@ def make(request: Request, book: Book) -> Scenario:
     conventions = _conventions(request, book, checkpoint)
     notes: list[str] = list(checkpoint.assumptions)
     notes += [f"{what}: none is given" for field, what in UNSAID.items() if getattr(request, field) is None]
-    precision = _precision(request, book, checkpoint, machine, notes)
-    phase, step = _step(request, checkpoint.architecture, notes)
-    context = step.groups[-1].past + 1 if phase in ("decode", "mixed") else None
+    wanted = Wanted(request.dtype, request.quantization, request.kv_cache_dtype)
+    precision = read_precision(wanted, book, checkpoint, machine, notes)
+    architecture = checkpoint.architecture
+    speculation = read_speculation(request.speculative_config, request.acceptance_rate, checkpoint, book)
+    asked = (request.block_length, request.diffusion_steps)
+    blocks = read_blocks(*asked, architecture.denoising, architecture.family, notes)
+    adapters = read_adapters(request.lora_modules, request.lora_rank, request.max_loras, architecture)
+    media = _media(request, checkpoint, notes)
+    phase, step = _step(request, architecture, blocks, media, notes)
+    context = step.groups[-1].past + step.groups[-1].new if phase in ("decode", "mixed") else None
+    main = [group for group in step.groups if group.stack == MAIN]
+    chunk = main[0].new if main and phase != "decode" else None
+    drafter = None
+    if speculation:
+        step = drafted_step(speculation, checkpoint, phase, step, notes)
+        drafter = draft_precision(speculation, wanted, book, machine, model=precision, notes=notes)
     longest = max((group.past + group.new for group in step.groups if group.stack == MAIN), default=0)
-    positions = checkpoint.architecture.positions
+    positions = architecture.positions
     if positions and longest > positions:
         notes.append(f"{longest} tokens go beyond the model's table of {positions} positions")
-    chunk = step.groups[0].new if phase != "decode" else None
     return Scenario(
         model=checkpoint,
         machine=machine,
@@ -121,6 +146,13 @@ def make(request: Request, book: Book) -> Scenario:
         cached_len=request.cached_len,
         step=step,
         conventions=conventions,
+        images=len(media),
+        image_tokens=image_tokens(media),
+        speculation=speculation,
+        draft_precision=drafter,
+        blocks=blocks,
+        adapters=adapters,
+        kept=kept_tokens(phase, speculation, blocks, book),
         assumptions=tuple(notes),
     )
 
@@ -143,127 +175,33 @@ def _conventions(request: Request, book: Book, checkpoint: Checkpoint) -> dict[s
     return chosen
 
 
-# -- precision --------------------------------------------------------------------------------------------------------
-
-
-def _precision(request: Request, book: Book, checkpoint: Checkpoint, machine: Machine, notes: list[str]) -> Precision:
-    activations = _activations(request, book, checkpoint, machine, notes)
-    math = _math_of(activations, machine)
-    if math is None:
-        raise ScenarioError(
-            f"{machine.part.id} has no peak on record for {activations.id} (it has: {', '.join(dtypes(machine.part))})"
-        )
-    if math != activations.id:
-        notes.append(
-            f"{machine.part.id} has no {activations.id} peak on record; {activations.id} runs at its {math} peak"
-        )
-    weights, stored = _weights(request, book, checkpoint, activations, notes)
-    kv = _cache(request, book, checkpoint, activations, notes)
-    native = _math_of(weights, machine) if weights.math else None
-    if weights is not activations and native is None:
-        reason = (
-            f"{machine.part.id} has no {weights.math[0]} math" if weights.math else f"{weights.id} stores weights only"
-        )
-        notes.append(f"{reason}: weights are converted and multiplied in {math}; the conversion is not counted")
-    return Precision(
-        activations=activations,
-        weights=weights,
-        kv=kv,
-        state=book.record(Format, checkpoint.state_dtype) if checkpoint.state_dtype else activations,
-        math=native or math,
-        activation_math=math,
-        cache_math=max((math, *kv.math), key=lambda dtype: fastest_peak(machine.part, dtype)),
-        stored=stored,
-    )
-
-
-def _activations(request: Request, book: Book, checkpoint: Checkpoint, machine: Machine, notes: list[str]) -> Format:
-    if request.dtype != "auto":
-        chosen = _format(request.dtype, "activations", "--dtype", book)
-        if chosen.id not in dtypes(machine.part):
-            accepted = ", ".join(_computable(book, machine))
-            raise ScenarioError(
-                f"--dtype {request.dtype}: {machine.part.id} does not compute in {chosen.id} (accepted: {accepted})"
-            )
-        return chosen
-    if checkpoint.dtype is None:
-        notes.append("data type bf16: the config names none")
-    stated = book.record(Format, checkpoint.dtype or "bf16")
-    computable = _computable(book, machine)
-    if _math_of(stated, machine) is None and computable:
-        notes.append(f"data type {computable[0]}: {machine.part.id} does not compute in {stated.id}, the config's")
-        return book.record(Format, computable[0])
-    return stated
-
-
-def _computable(book: Book, machine: Machine) -> list[str]:
-    """The data types of activations that the part multiplies in."""
-    return [
-        dtype
-        for dtype in dtypes(machine.part)
-        if book.find("formats", dtype) and "activations" in book.record(Format, dtype).applies_to
-    ]
-
-
-def _format(name: str, use: Literal["weights", "kv", "activations"], flag: str, book: Book) -> Format:
-    if book.find("formats", name) is not None:
-        found = book.record(Format, name)
-        if use in found.applies_to:
-            return found
-    fitting = [other for other in book.ids("formats") if use in book.record(Format, other).applies_to]
-    raise ScenarioError(f"{flag} {name}: not a format of {use} (accepted: {', '.join(fitting)})")
-
-
-def _weights(
-    request: Request, book: Book, checkpoint: Checkpoint, activations: Format, notes: list[str]
-) -> tuple[Format, dict[str, float]]:
-    """The general format of the weights, and bytes a parameter of the ops (by name) that are stored in others."""
-    if request.quantization is not None:
-        return _format(request.quantization, "weights", "--quantization", book), {}
-    if checkpoint.quantization is None:
-        return book.record(Format, checkpoint.weights) if checkpoint.weights else activations, checkpoint.stored
-    from flopmap.model.quantization import read_quantization
-
-    found = read_quantization(checkpoint, book, activations, lambda stored: element_bytes(stored, book))
-    notes.extend(found.assumptions)
-    return found.weights, {**found.stored, **checkpoint.stored}
-
-
-def _cache(request: Request, book: Book, checkpoint: Checkpoint, activations: Format, notes: list[str]) -> Format:
-    """The format of the KV cache: as asked for, or else as a quantised checkpoint asks for, or that of activations."""
-    if request.kv_cache_dtype != "auto":
-        return _format(request.kv_cache_dtype, "kv", "--kv-cache-dtype", book)
-    if checkpoint.quantization is None or request.quantization is not None:
-        return activations
-    from flopmap.model.quantization import read_cache_format
-
-    asked = read_cache_format(checkpoint, book)
-    if asked is not None:
-        notes.append(f"KV cache {asked.id}: the checkpoint's quantization_config asks for it")
-    return asked or activations
-
-
-def _math_of(stored: Format, machine: Machine) -> str | None:
-    """The first data type of the format's that the part multiplies in."""
-    return next((dtype for dtype in stored.math if matrix_peak(machine.part, dtype) is not None), None)
-
-
-def element_bytes(stored: Format, book: Book) -> float:
-    """Bytes of an element with its share of scales and zero points, by the law of formats."""
-    formula = law(book.record(Law, "formats"), {})["element_bytes"]
-    given = {
-        "bits": stored.bits,
-        "group": stored.group or 1,
-        "scale_bits": stored.scale_bits,
-        "zero_bits": stored.zero_bits,
-    }
-    return value(formula, given)
-
-
 # -- step -------------------------------------------------------------------------------------------------------------
 
 
-def _step(request: Request, architecture: Architecture, notes: list[str]) -> tuple[PhaseName, Step]:
+def _media(request: Request, checkpoint: Checkpoint, notes: list[str]) -> tuple[Medium, ...]:
+    """The images of one sequence."""
+    said: list[str] = []
+    try:
+        wanted = request.phase == "encode" or not checkpoint.architecture.vocab
+        asked = (request.images, request.image_size, request.video_frames)
+        media = images(checkpoint.architecture, *asked, said, wanted=wanted)
+    except MediumError as error:
+        raise ScenarioError(str(error)) from None
+    if media and not checkpoint.processor and checkpoint.architecture.vocab:
+        said.append(
+            "limits of the image processor: its family's, since no preprocessor_config.json lies beside the config"
+        )
+    notes.extend(said)
+    return media
+
+
+def _step(
+    request: Request,
+    architecture: Architecture,
+    blocks: Blocks | None,
+    media: tuple[Medium, ...],
+    notes: list[str],
+) -> tuple[PhaseName, Step]:
     for flag, number in (
         ("batch-size", request.batch_size),
         ("context-len", request.context_len),
@@ -273,16 +211,38 @@ def _step(request: Request, architecture: Architecture, notes: list[str]) -> tup
     _in_range("output-len", request.output_len, 1)
     _in_range("cached-len", request.cached_len, 0)
     phase, batch = _phase(request, architecture, notes), request.batch_size or 1
-    if architecture.sources:
-        return phase, _encoder_decoder_step(request, phase, batch, notes)
+    if architecture.sources and architecture.images is None:
+        return phase, _encoder_decoder_step(request, architecture, phase, batch, notes)
+    if media:
+        return phase, _step_with_media(request, phase, batch, media, notes)
     if phase == "encode":
         tokens = _prompt(request, notes)
         return "encode", encode_step(batch, tokens, 1 if architecture.generative or not architecture.head else tokens)
     if phase == "decode":
-        return "decode", decode_step(batch, _context(request, notes))
+        context = _context(request, notes)
+        if blocks and architecture.denoising:
+            if request.block_length is None and blocks.block > context:
+                blocks = msgspec.structs.replace(blocks, block=context)
+            group = denoising_group(blocks, architecture.denoising, batch, context, request.cached_len)
+            return "decode", Step(groups=(group,))
+        return "decode", decode_step(batch, context)
     if phase == "prefill":
         return "prefill", prefill_step(batch, _prompt(request, notes), request.cached_len)
     return "mixed", mixed_step(batch, _context(request, notes), _prompt(request, notes), request.cached_len)
+
+
+def _step_with_media(
+    request: Request, phase: PhaseName, batch: int, media: tuple[Medium, ...], notes: list[str]
+) -> Step:
+    """Media go through the towers in the step that reads the prompt; a decode step finds their tokens in the cache."""
+    context = _context(request, notes) if phase in ("decode", "mixed") else None
+    if context is not None and request.context_len is None:
+        context += image_tokens(media)
+        notes.append(f"context {context:,} tokens: {image_tokens(media):,} of images with it")
+    prompt = _prompt(request, notes) + image_tokens(media) if phase in ("prefill", "mixed") else None
+    if prompt is not None:
+        notes.append(f"prompt {prompt:,} tokens: {image_tokens(media):,} of them of images")
+    return step_with_media(media, batch, context, prompt, request.cached_len)
 
 
 def _phase(request: Request, architecture: Architecture, notes: list[str]) -> PhaseName:
@@ -291,8 +251,10 @@ def _phase(request: Request, architecture: Architecture, notes: list[str]) -> Ph
     accepted = PHASE_NAMES
     if not architecture.generative:
         accepted = ("encode",)
-    elif architecture.sources:
+    elif architecture.sources and architecture.images is None:
         accepted = ("decode", "prefill", "encode")
+    elif architecture.denoising:
+        accepted = ("decode", "prefill") if architecture.denoising.cached else ("decode",)
     if request.phase is None:
         notes.append(f"phase {usual}: none is given")
         return usual
@@ -303,26 +265,48 @@ def _phase(request: Request, architecture: Architecture, notes: list[str]) -> Ph
     raise ScenarioError(f"--phase {request.phase}: no phase of {kind}models (accepted: {', '.join(accepted)})")
 
 
-def _encoder_decoder_step(request: Request, phase: PhaseName, batch: int, notes: list[str]) -> Step:
+def _encoder_decoder_step(
+    request: Request, architecture: Architecture, phase: PhaseName, batch: int, notes: list[str]
+) -> Step:
     """The source goes through the encoder once; the decoder attends to it in every step."""
-    if request.input_len is None and request.context_len is not None and phase == "decode":
-        notes.append(f"source {DEFAULT_CONTEXT} tokens: no input length is given")
-        source = DEFAULT_CONTEXT
-    else:
-        source = _prompt(request, notes)
-    encoded = Group(count=batch, new=source, past=0, positions=0, phase="encode", stack="encoder")
+    sources = _sources(request, architecture, phase, notes)
+    encoded = tuple(
+        Group(count=batch, new=tokens, past=0, positions=0, phase="encode", stack=stack)
+        for stack, tokens in sources.items()
+    )
+    source = sum(sources[stack] for stack in architecture.sources)
     if phase == "encode":
-        return Step(groups=(encoded,))
+        return Step(groups=encoded)
     if phase == "prefill":
         notes.append("decoder prompt 1 token: the start of the sequence")
-        return Step(groups=(encoded, Group(count=batch, new=1, past=0, memory=source, phase="prefill")))
+        return Step(groups=(*encoded, Group(count=batch, new=1, past=0, memory=source, phase="prefill")))
     if request.context_len is not None:
         context = request.context_len
     else:
-        context = max(1, (request.output_len or DEFAULT_CONTEXT) // 2)
+        longest = architecture.positions or DEFAULT_CONTEXT
+        context = max(1, (request.output_len or longest) // 2)
         middle = "half of the output" if request.output_len else "none is given"
         notes.append(f"decoder context {context} tokens: {middle}")
     return Step(groups=(Group(count=batch, new=1, past=context - 1, memory=source, phase="decode"),))
+
+
+def _sources(request: Request, architecture: Architecture, phase: PhaseName, notes: list[str]) -> dict[str, int]:
+    """Tokens of every stack: those that the model fixes, else those of the text that is encoded."""
+    fixed = {stack.name: stack.tokens for stack in architecture.stacks if stack.tokens is not None}
+    if len(fixed) == len(architecture.stacks):
+        if request.input_len is not None:
+            encodes = ", ".join(f"{tokens} of {name}" for name, tokens in fixed.items())
+            raise ScenarioError(f"--input-len {request.input_len}: {architecture.family} always encodes {encodes}")
+        return fixed
+    tables = [piece.rows for stack in architecture.stacks for piece in stack.before if isinstance(piece, Table)]
+    if request.input_len is not None or (phase != "decode" and request.context_len is not None):
+        source = _prompt(request, notes)
+    else:
+        source = min([DEFAULT_CONTEXT, *tables])
+        notes.append(f"source {source} tokens: no input length is given")
+    if tables and source > min(tables):
+        notes.append(f"{source} tokens go beyond the encoder's table of {min(tables)} positions")
+    return {stack.name: fixed.get(stack.name, source) for stack in architecture.stacks}
 
 
 def _in_range(flag: str, number: int | None, low: int) -> None:

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 Phase: TypeAlias = Literal["encode", "prefill", "decode"]
 PHASES: tuple[Phase, ...] = ("encode", "prefill", "decode")
 MAIN = ""  # the stack of layers that has no name: the language model's, or the only one
+CROSSED = "(crossed)"  # in place of a stack: layers that only attend to another stack run
 Number: TypeAlias = Any  # int, float, or a NumPy array of either
 
 
-class StepError(ValueError):
-    """A step that no engine could run. One line."""
+class ScenarioError(ValueError):
+    """A scenario that makes no sense. One line that names the flag, its value and what is accepted."""
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,8 +59,11 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stacks(self) -> frozenset[str]:
-        """The stacks that run."""
-        return frozenset(group.stack for group in self.groups)
+        """The stacks that run, and whether the main layers have encoded tokens to attend to."""
+        crossed = any(
+            group.stack == MAIN and not (isinstance(group.memory, int) and group.memory == 0) for group in self.groups
+        )
+        return frozenset((*(group.stack for group in self.groups), *((CROSSED,) if crossed else ())))
 
 
 class Statistic(NamedTuple):

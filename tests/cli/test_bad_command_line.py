@@ -20,6 +20,42 @@ PLAN = "plans over several parts are not counted yet (accepted: 1)"
 SPEED = "is not a throughput in tokens per second (accepted: 227.8, 227.8tok/s)"
 
 # flags after `flopmap why meta-llama/Llama-3.1-8B --on h100-sxm`, and what comes after `flopmap why: error: `
+DRAFTERS = "draft_model, eagle, eagle3, medusa, mtp, ngram"
+NGRAM = "--speculative-config method=ngram,num_speculative_tokens=3"
+NEEDS_RATE = "of drafts needs --acceptance-rate, since a cycle yields more than one token"
+WRONG_DRAFTS = {
+    "eagle": "'eagle' is neither JSON nor KEY=VALUE",
+    "{method": "not JSON: JSON is malformed: object keys must be strings (byte 1)",
+    "method=ngram": "num_speculative_tokens is missing (accepted: 1 to 64)",
+    "method=ngram,num_speculative_tokens=0": "num_speculative_tokens 0 is out of range (accepted: 1 to 64)",
+    "method=ngram,num_speculative_tokens=65": "num_speculative_tokens 65 is out of range (accepted: 1 to 64)",
+    '{"method":"ngram","num_speculative_tokens":true}': (
+        "num_speculative_tokens true is out of range (accepted: 1 to 64)"
+    ),
+    "method=guess,num_speculative_tokens=3": f"method 'guess' is not understood (accepted: {DRAFTERS})",
+    "k=3": "'k' is not understood (accepted: method, model, num_speculative_tokens)",
+    "num_speculative_tokens=3": "no method: a model is needed, by id or path",
+    "method=eagle3,num_speculative_tokens=3": "method eagle3: a model is needed, by id or path",
+    "num_speculative_tokens=999999999999": (
+        "num_speculative_tokens '999999999999' is out of range (accepted: 1 to 64)"
+    ),
+    "method=eagle,model=yuhuili/EAGLE3-LLaMA3.1-Instruct-8B,num_speculative_tokens=3": (
+        "method eagle: yuhuili/EAGLE3-LLaMA3.1-Instruct-8B drafts by another (accepted: eagle3)"
+    ),
+    "method=draft_model,model=yuhuili/EAGLE3-LLaMA3.1-Instruct-8B,num_speculative_tokens=3": (
+        "method draft_model: yuhuili/EAGLE3-LLaMA3.1-Instruct-8B drafts by another (accepted: eagle3)"
+    ),
+    '{"draft_tensor_parallel_size":8,"num_speculative_tokens":3}': (
+        "'draft_tensor_parallel_size' is not understood (accepted: method, model, num_speculative_tokens)"
+    ),
+    "method=draft_model,model=Qwen/Qwen3-0.6B,num_speculative_tokens=3": (
+        "Qwen/Qwen3-0.6B has a vocabulary of 151936 and the model one of 128256; "
+        "drafts are checked token by token, so they must be the same"
+    ),
+    "model=GSAI-ML/LLaDA-8B-Instruct,num_speculative_tokens=3": (
+        "GSAI-ML/LLaDA-8B-Instruct is no decoder, so it drafts nothing"
+    ),
+}
 WRONG_FLAGS = {
     "--batch-size 0": f"--batch-size 0: {RANGE}",
     "--batch-size -1": f"argument --batch-size: '-1' is not a count {COUNT}",
@@ -64,7 +100,27 @@ WRONG_FLAGS = {
     "-ep 2": f"--expert-parallel-size 2: {PLAN}",
     "--tensor-parallel-size two": f"argument -tp/--tensor-parallel-size: 'two' is not a count {COUNT}",
     "--enable-expert-parallel": "--enable-expert-parallel: expert parallelism is not counted yet",
-    "--speculative eagle": "--speculative: speculative decoding is not counted yet",
+    **{
+        f"--speculative-config {settings}": f"--speculative-config: {message}"
+        for settings, message in WRONG_DRAFTS.items()
+    },
+    "--acceptance-rate 0.7": "--acceptance-rate 0.7: there are no drafts without --speculative-config",
+    "--acceptance-rate high": "argument --acceptance-rate: 'high' is not a number (such as 0.7)",
+    f"{NGRAM} --acceptance-rate 1.5": "--acceptance-rate 1.5: out of range (accepted: 0 to 1)",
+    f"{NGRAM} --acceptance-rate -0.1": "--acceptance-rate -0.1: out of range (accepted: 0 to 1)",
+    f"{NGRAM} --acceptance-rate nan": "--acceptance-rate nan: out of range (accepted: 0 to 1)",
+    f"{NGRAM} --tpot 9ms": f"--tpot {NEEDS_RATE}",
+    f"{NGRAM} --throughput 9": f"--throughput {NEEDS_RATE}",
+    "--block-length 4": "--block-length 4: llama models write token by token, without denoising",
+    "--diffusion-steps 4": "--diffusion-steps 4: llama models write token by token, without denoising",
+    "--max-loras 4": "--max-loras 4: there are no adapters without --lora-rank or --lora-modules",
+    "--lora-rank 0": "--lora-rank 0: out of range (accepted: 1 to 4096)",
+    "--lora-rank 8 --max-loras 0": "--max-loras 0: out of range (accepted: 1 to 10000)",
+    "--lora-modules q,v": "--lora-modules q,v: --lora-rank is needed with it",
+    "--lora-modules q,zzz --lora-rank 8": (
+        "--lora-modules zzz: no matrix of this model (accepted: "
+        "all-linear, down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj)"
+    ),
     "--btach-size 1": "unrecognized arguments: --btach-size 1 (did you mean --batch-size?)",
     "--zzz": "unrecognized arguments: --zzz (see flopmap why --help)",
     "surplus": "unrecognized arguments: surplus",

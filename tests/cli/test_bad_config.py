@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
-from flopmap.model.families import INDEX
+from flopmap.model.families import KNOWN
 from tests.cli.support import TINY, flopmap, refused, text, write_config
 
-COUNT = len(INDEX)
+COUNT = len(KNOWN)
 ACTIVATIONS = "relu, relu2, silu, swish, gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, gelu_tanh, quick_gelu"
-HEADS = "names that end in ForCausalLM, ForConditionalGeneration, GenerationDecoder, LMHeadModel, ModelWithLMHead"
+HEADS = (
+    "names that end in MTModel, ForCausalLM, ForConditionalGeneration, GenerationDecoder, LMHeadModel, "
+    "ModelWithLMHead, ForMaskedLM, ForSequenceClassification, Model"
+)
 RANGE = "(accepted: 1 to 2147483647)"
 DIGITS = 10**299  # written with 300 digits
 
@@ -85,7 +88,7 @@ WRONG_FIELDS: list[tuple[dict[str, Any], str]] = [
     (
         {"model_type": "llamaa"},
         (
-            f"model_type: 'llamaa' is not understood; nearest: {', '.join(get_close_matches('llamaa', INDEX, n=3))} "
+            f"model_type: 'llamaa' is not understood; nearest: {', '.join(get_close_matches('llamaa', KNOWN, n=3))} "
             f"(all {COUNT} families: flopmap models --families)"
         ),
     ),
@@ -95,10 +98,13 @@ WRONG_FIELDS: list[tuple[dict[str, Any], str]] = [
     ),
     ({"model_type": 3}, "model_type: 3 is not a string"),
     ({"model_type": None}, "model_type: is missing, so this is no model config that is understood"),
-    ({"architectures": ["LlamaModel"]}, f"architectures: 'LlamaModel' is not understood (understood: {HEADS})"),
     (
-        {"architectures": ["LlamaForSequenceClassification"]},
-        f"architectures: 'LlamaForSequenceClassification' is not understood (understood: {HEADS})",
+        {"architectures": ["LlamaForTokenClassification"]},
+        f"architectures: 'LlamaForTokenClassification' is not understood (understood: {HEADS})",
+    ),
+    (
+        {"architectures": ["LlamaForQuestionAnswering"]},
+        f"architectures: 'LlamaForQuestionAnswering' is not understood (understood: {HEADS})",
     ),
     ({"architectures": "LlamaForCausalLM"}, "architectures: 'LlamaForCausalLM' is not a list of strings"),
     ({"quantization_config": "awq"}, "quantization_config: 'awq' is not a table"),

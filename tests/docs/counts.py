@@ -10,7 +10,7 @@ import json
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from flopmap.model.families import INDEX
+from flopmap.model.families import KNOWN
 from flopmap.model.gguf_model import ARCHITECTURES
 from flopmap.model.methods import METHODS
 from flopmap.records.types import KINDS, Spread
@@ -38,6 +38,7 @@ SENTENCES = (
     Sentence("README.md", "| models | {models} bundled, and any `config.json` of {families} model types"),
     Sentence("README.md", "GGUF files of {gguf} architectures"),
     Sentence("README.md", "| parts | {parts}: "),
+    Sentence("README.md", "server CPUs; {machines} machines that people rent or buy"),
     Sentence("README.md", "| formats | {formats}: "),
     Sentence("README.md", "`quantization_config` of {methods} methods"),
     Sentence("README.md", "| engines | {engines} records"),
@@ -48,7 +49,10 @@ SENTENCES = (
     Sentence("README.md", "{refused} are refused by name"),
     Sentence("README.md", "Of {measured} public measurements"),
     Sentence("CHANGELOG.md", "{flops} operation classes and {laws} laws"),
-    Sentence("CHANGELOG.md", "{parts} parts, {models} models, {engines} engines, {formats} number formats"),
+    Sentence(
+        "CHANGELOG.md",
+        "{parts} parts, {machines} machines, {models} models, {engines} engines, {formats} number formats",
+    ),
     Sentence("CHANGELOG.md", "number formats, {levers} levers"),
     Sentence("CHANGELOG.md", "{families} model types"),
     Sentence("CHANGELOG.md", "to the integer for {equal_parameters} of the {types} types"),
@@ -64,7 +68,7 @@ def facts(book: Book, root: Path) -> dict[str, int]:
     return {
         **{kind: len(book.ids(kind)) for kind in KINDS},
         **{name: int(number) for name, number in summary.groupdict().items()},
-        "families": len(INDEX),
+        "families": len(KNOWN),
         "gguf": len(ARCHITECTURES),
         "methods": len(METHODS),
         "measured": sum(book.record(Spread, name).rows for name in book.ids("measurements")),

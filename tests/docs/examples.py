@@ -28,6 +28,7 @@ OVERLAY = "my-book"
 MEASUREMENTS = """hardware,num_devices,engine,model,batch_or_concurrency,input_len,output_len,metric,value,unit,notes
 h100-sxm,1,vLLM,meta-llama/Llama-3.1-8B,1,1024,512,tpot_ms,7.1,ms,batch_kind=static
 """
+BENCH = ROOT / "tests" / "readers" / "fixtures" / "vllm-serve-old.txt"
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -113,9 +114,10 @@ def overlay_files() -> dict[str, str]:
 
 
 def furnish(folder: Path) -> None:
-    """Put what the examples need into a folder: configs, results, and the overlay of CONTRIBUTING.md."""
+    """Put what the examples need into a folder: configs, results, a table, and the overlay of CONTRIBUTING.md."""
     configs = {name: json.dumps(fields) for name, fields in CONFIGS.items()}
-    for name, text in {**configs, **overlay_files(), "measurements.csv": MEASUREMENTS}.items():
+    results = {"bench.txt": BENCH.read_text(), "measurements.csv": MEASUREMENTS}
+    for name, text in {**configs, **overlay_files(), **results}.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

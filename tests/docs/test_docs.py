@@ -197,7 +197,7 @@ def test_the_version_is_in_the_changelog() -> None:
 def test_every_module_has_its_place_in_the_design() -> None:
     (tree,) = re.findall(r"^src/flopmap/\n(.*?)^```", DESIGN.read_text(), re.MULTILINE | re.DOTALL)
     modules = [path.name for path in (ROOT / "src" / "flopmap").rglob("*.py") if not path.name.startswith("__")]
-    assert sorted(re.findall(r"\b[a-z_]+\.py\b", tree)) == sorted(modules)
+    assert sorted(re.findall(r"\b[a-z0-9_]+\.py\b", tree)) == sorted(modules)
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
@@ -252,6 +252,23 @@ def test_the_keys_of_an_account_in_the_design_are_those_of_the_json() -> None:
     assert _shape(json.loads(written), record["account"]) == []
 
 
+def test_the_keys_of_drafts_blocks_and_adapters_in_the_design_are_those_of_the_json() -> None:
+    written = json.loads(blocks(DESIGN, "json")[2])
+    drafts = ("--speculative-config", "method=ngram,num_speculative_tokens=2", "--lora-rank", "8")
+    printed = answer("why", "gpt2", "--on", "h100", *drafts)
+    denoised = answer("why", "GSAI-ML/LLaDA-8B-Instruct", "--on", "h100")
+    assert _shape(written["speculation"], printed["speculation"]) == []
+    assert _shape(written["lora"], printed["lora"]) == []
+    assert _shape(written["denoising"], denoised["denoising"]) == []
+
+
+def test_the_keys_of_a_diagnosis_in_the_design_are_those_of_the_json() -> None:
+    written = blocks(DESIGN, "json")[3]
+    runs = answer("diagnose", "bench.txt", "--model", "gpt2", "--on", "h100")
+    assert _shape([written_run := json.loads(written)], runs) == []
+    assert list(written_run) == list(runs[0])
+
+
 def _shape(written: Any, printed: Any, place: str = "$") -> list[str]:
     """Where the keys of two JSON values differ. An empty table or list of the document stands for any."""
     if isinstance(written, list) and written:
@@ -283,7 +300,7 @@ def test_the_model_types_of_the_readme_are_understood() -> None:
     kinds = rows(section(README, "Model types"))[1:]
     listed = [name for cells in kinds for name in cells[1].split(", ")]
     assert len(kinds) >= 4
-    assert [name for name in listed if name not in families.INDEX] == []
+    assert [name for name in listed if name not in families.KNOWN] == []
     assert len(listed) == len(set(listed))
 
 

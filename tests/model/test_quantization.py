@@ -18,8 +18,9 @@ from flopmap.model.config import ConfigError
 from flopmap.model.families import INDEX
 from flopmap.model.quantization import Quantization, read_cache_format, read_quantization
 from flopmap.model.reading import TEXT_FAMILIES, from_config
+from flopmap.precision import element_bytes
 from flopmap.records.types import Format
-from flopmap.scenario import Request, Scenario, element_bytes, make
+from flopmap.scenario import Request, Scenario, make
 
 if TYPE_CHECKING:
     from flopmap.records.book import Book

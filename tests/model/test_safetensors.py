@@ -324,6 +324,22 @@ def test_towers_and_draft_heads_are_named(tmp_path: Path, book: Book) -> None:
     )
 
 
+def test_the_tensors_of_a_tower_are_held_against_its_config(tmp_path: Path, book: Book) -> None:
+    # patches 3 x 2 x 2 to 8 and a bias, 4 positions, no layers but one; SigLIP and PaliGemma's one matrix
+    tower = {"model_type": "siglip_vision_model", "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1,
+             "num_attention_heads": 2, "image_size": 4, "patch_size": 2, "vision_use_head": False}  # fmt: skip
+    # patch 12 x 8 + 8, positions 4 x 8, two norms, q k v out 8 x 8 + 8, feed-forward, last norm, connector 8 x 64 + 64
+    parameters = 104 + 32 + 2 * 16 + 4 * 72 + (8 * 16 + 16 + 16 * 8 + 8) + 16 + (8 * 64 + 64)
+    fields = {"model_type": "paligemma", "text_config": TINY, "vision_config": tower}
+    shapes: Shapes = tiny() | {"model.vision_tower.all": ("BF16", (parameters,))}
+    (note,) = notes(tmp_path, book, shapes, **fields)
+    said = f"towers: {parameters} parameters, {2 * parameters / 1000:.4g} kB in the file"
+    assert note == f"{said} (from 'model.vision_tower.all' on)"
+    shapes = tiny() | {"model.vision_tower.all": ("BF16", (parameters - 1,))}
+    (note,) = notes(tmp_path, book, shapes, **fields)
+    assert note.startswith(f"towers: {parameters} parameters by the config, {parameters - 1} in the file")
+
+
 def test_a_head_that_is_missing_is_named(tmp_path: Path, book: Book) -> None:
     shapes = tiny(changes={"lm_head.weight": None})
     assert notes(tmp_path, book, shapes) == ["lm_head: 6400 parameters by the config, and no tensor in the file"]

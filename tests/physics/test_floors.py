@@ -13,8 +13,7 @@ from flopmap.estimate.estimate import estimate
 from flopmap.floor.roofline import Pricer, Pricing, price
 from flopmap.floor.summary import utilisation
 from flopmap.ledger.ledger import DEVICE_BYTES
-from flopmap.scenario import ScenarioError
-from flopmap.step import mixed_step
+from flopmap.step import ScenarioError, mixed_step
 from tests.physics.support import (
     LLAMA_8B,
     LLAMA_70B,

@@ -131,7 +131,7 @@ DECODE = {
 ROW = (64 + 64) * 2  # bytes of a key and its value
 
 
-def decode(book: Book, wanted: str = "tile_seconds", law: str = "decode-attention-time", **changed: float) -> float:
+def decode(book: Book, wanted: str = "tile_seconds", law: str = "decode-attention-time", /, **changed: float) -> float:
     # 8 units are fed 8 rows in a second
     return by_law(book, law, wanted, **{**DECODE, "bandwidth": 8 * ROW, **changed})
 

@@ -114,6 +114,14 @@ def test_a_gemm_leaves_memory_at_the_ridge_in_16_bit_weights_and_at_half_of_it_i
     assert by_law(book, "ridge", "ridge_batch", {"ridge-batch": "plain"}, weight_bytes=1, **rates) == 100
 
 
+def test_a_prompt_leaves_memory_at_twice_the_ridge_over_the_group(book: Book) -> None:
+    # causal: 2 L^2 heads d FLOP over 2 L kv_heads d kv_bytes bytes is L heads / (kv_heads kv_bytes)
+    rates = {"matrix_peak": 1000, "bandwidth": 10}
+    assert by_law(book, "ridge", "ridge_prompt", kv_bytes=2, heads=32, kv_heads=32, **rates) == 200
+    assert by_law(book, "ridge", "ridge_prompt", kv_bytes=2, heads=32, kv_heads=8, **rates) == 50
+    assert by_law(book, "ridge", "ridge_prompt", kv_bytes=1, heads=32, kv_heads=32, **rates) == 100
+
+
 def test_utilisation_is_what_a_step_used_over_what_it_had(book: Book) -> None:
     used = {"device_bytes": 30, "bandwidth": 10, "matrix": 1000, "matrix_peak": 500, "tokens": 32, "seconds": 8}
     assert by_law(book, "utilisation", "mbu", **used) == 30 / 80
@@ -137,6 +145,7 @@ def test_an_element_has_its_bits_and_its_share_of_scales(book: Book) -> None:
 
 LAWS = {
     "capacity": {"max_sequences"},
+    "denoising": {"tokens_per_pass"},  # test_ops_of_drafts.py
     "device-floor": {
         *("device_bytes", "matrix_seconds", "vector_seconds", "exp_seconds", "memory_seconds"),
         "seconds",
@@ -152,11 +161,12 @@ LAWS = {
     "engine-floor": {"launch_seconds_total", "seconds"},
     "estimate": {"seconds"},
     "formats": {"element_bytes"},
-    "ridge": {"ridge", "ridge_batch"},
+    "ridge": {"ridge", "ridge_batch", "ridge_prompt"},
     "roofline": {
         *("matrix_seconds", "vector_seconds", "exp_seconds", "memory_seconds", "device_bytes"),
         "seconds",
     },
+    "speculative-decoding": {"tokens_per_cycle", "seconds_per_token", "speedup"},  # test_ops_of_drafts.py
     "utilisation": {"mbu", "mfu", "tokens_per_second"},
 }
 

@@ -244,7 +244,7 @@ def test_relu_is_one_comparison(book: Book) -> None:
 
 
 def test_an_embedding_reads_a_row_a_token_and_never_more_than_the_table(book: Book) -> None:
-    few = cost(book, "embedding", t=3, rows=50, width=1000, scaled=0, weight_bytes=2, act_bytes=4)
+    few = cost(book, "embedding", t=3, rows=50, width=1000, scaled=0, stored=1, weight_bytes=2, act_bytes=4)
     assert few["weights"] == 3 * 1000 * 2
     assert few["resident"] == 50 * 1000 * 2
     assert few["parameters"] == 50 * 1000
@@ -252,15 +252,19 @@ def test_an_embedding_reads_a_row_a_token_and_never_more_than_the_table(book: Bo
     # the row is written as the layer's input
     assert few["activations"] == 3 * 1000 * 4
     assert few["launches"] == 1
-    many = cost(book, "embedding", t=70, rows=50, width=1000, scaled=1, weight_bytes=2, act_bytes=4)
+    many = cost(book, "embedding", t=70, rows=50, width=1000, scaled=1, stored=1, weight_bytes=2, act_bytes=4)
     assert many["weights"] == 50 * 1000 * 2
     assert many["activations"] == 70 * 1000 * 4
     # some families multiply the row by the square root of the width
     assert many["vector"] == 70 * 1000
+    # a drafter reads the table of the model that it drafts for
+    borrowed = cost(book, "embedding", t=3, rows=50, width=1000, scaled=0, stored=0, weight_bytes=2, act_bytes=4)
+    assert borrowed["weights"] == few["weights"]
+    assert borrowed["resident"] == borrowed["parameters"] == 0
 
 
 def test_a_streamed_embedding_is_the_whole_table(book: Book) -> None:
-    shape = {"t": 3, "rows": 50, "width": 1000, "scaled": 0, "weight_bytes": 2, "act_bytes": 4}
+    shape = {"t": 3, "rows": 50, "width": 1000, "scaled": 0, "stored": 1, "weight_bytes": 2, "act_bytes": 4}
     assert cost(book, "embedding", {"embedding": "streamed"}, **shape)["weights"] == 50 * 1000 * 2
     assert cost(book, "embedding", WEIGHTS_ONLY, **shape)["activations"] == 0
 
@@ -284,6 +288,15 @@ SENTENCES = {
     "activation": {"vector", "exp", "activations", "launches"},
     "decode-attention": {"matrix", "vector", "exp", "kv_traffic", "activations", "launches"},
     "embedding": {"parameters", "resident", "vector", "weights", "activations", "launches"},
+    "lora": {
+        "parameters",
+        "resident",
+        "matrix",
+        "vector",
+        "weights",
+        "activations",
+        "launches",
+    },  # test_ops_of_drafts.py
     "kv-write": {"cache", "kv_traffic", "activations", "launches"},
     "layer-norm": {"parameters", "resident", "vector", "weights", "activations", "launches"},
     "lm-head": {
@@ -362,6 +375,16 @@ SENTENCES = {
     "bidirectional-attention": {"matrix", "vector", "exp", "kv_traffic", "activations", "launches"},
     "cross-attention": {"cache", "matrix", "vector", "exp", "kv_traffic", "launches"},
     "cross-write": {"kv_traffic", "activations", "launches"},
+    "dense-convolution": {
+        "parameters",
+        "active",
+        "resident",
+        "matrix",
+        "vector",
+        "weights",
+        "activations",
+        "launches",
+    },
     "weight-gemm": {"parameters", "active", "resident", "matrix", "vector", "weights", "activations", "launches"},
 }
 

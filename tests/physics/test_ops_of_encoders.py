@@ -52,6 +52,26 @@ def test_queries_outputs_and_scores_count_where_the_convention_says_so(book: Boo
     assert naive["activations"] == 7 * 4 * (16 + 8) * 3 + 4 * 350 * 4 * 3
 
 
+def test_a_dense_convolution_is_a_gemm_whose_outputs_share_inputs(book: Book) -> None:
+    stem = {"d_in": 80, "d_out": 384, "kernel": 3, "act_bytes": 2, "bias": 1}
+    one = cost(book, "dense-convolution", t=3000, stride=1, **stem)
+    # 80 channels under a kernel of 3, 384 filters, and their biases
+    assert one["parameters"] == 80 * 3 * 384 + 384
+    assert one["active"] == 80 * 3 * 384
+    assert one["weights"] == one["resident"] == (80 * 3 * 384 + 384) * 2
+    assert one["matrix"] == 2 * 3000 * 80 * 3 * 384
+    assert one["vector"] == 3000 * 384
+    # each input is read once, though three outputs use it
+    assert one["activations"] == 3000 * (80 + 384) * 2
+    assert one["launches"] == 1
+    # with a stride of 2 half as many outputs read the same inputs
+    two = cost(book, "dense-convolution", t=1500, stride=2, **stem)
+    assert two["activations"] == (3000 * 80 + 1500 * 384) * 2
+    plain = cost(book, "dense-convolution", t=1500, stride=2, **{**stem, "bias": 0})
+    assert (plain["vector"], plain["parameters"]) == (0, 80 * 3 * 384)
+    assert cost(book, "dense-convolution", {"gemm-bytes": "weights"}, t=1500, stride=2, **stem)["activations"] == 0
+
+
 def test_cross_attention_reads_what_the_encoder_left_in_every_step(book: Book) -> None:
     spent = cost(book, "cross-attention", **HEADS, crossed=350, remembered=50, t=7)
     # K and V of 50 encoded tokens, 2 heads, 1 byte: held, and read

@@ -137,7 +137,7 @@ def explained_ops(name: str) -> list[tuple[dict[str, Any], Block]]:
 def test_every_figure_of_every_op_is_its_formula_evaluated(name: str, book: Book) -> None:
     for op, block in explained_ops(name):
         costs = list(COST.finditer(block.body))
-        assert costs, op["name"]
+        assert costs or op["idle"], op["name"]
         by_resource = {cost["resource"]: number(cost["result"]) for cost in costs}
         for cost in costs:
             where = f"{op['name']}: {cost[0]}"
@@ -160,7 +160,7 @@ def _same_as_data(op: dict[str, Any], block: Block, by_resource: dict[str, float
     assert by_resource.get("launches", 0) == op["launches"]
     moved = sum(by_resource.get(kind, 0) for kind in DEVICE_BYTES)
     assert moved == pytest.approx(op["device_bytes"], rel=1e-5)
-    assert f"  {op['formula']}" in block.body
+    assert f"  {op['formula']}" in block.body or (op["idle"] and "resident" not in by_resource)
 
 
 def _has_sources(op: dict[str, Any], block: Block, book: Book) -> None:
@@ -184,6 +184,9 @@ def test_every_time_of_every_op_is_its_formula_evaluated(name: str) -> None:
             assert computed(time["numbers"]) == pytest.approx(number(time["result"]) * UNIT[time["unit"]], rel=2e-3), (
                 where
             )
+        if op["idle"]:  # a tower that is held while a step decodes
+            assert not times
+            continue
         (binding,) = [time for time in times if time["binds"]]
         longest = max(number(time["result"]) * UNIT[time["unit"]] for time in times)
         assert number(binding["result"]) * UNIT[binding["unit"]] == longest

@@ -61,7 +61,7 @@ KEYS: dict[str, Any] = {
         "link_bytes": NUMBER,
         "device_bytes": dict.fromkeys(("weights", "kv", "state", "activations", "logits"), NUMBER),
     },
-    "floor_seconds": {"device": NUMBER, "operation": NUMBER, "engine": NUMBER},
+    "floor_seconds": {"device": NUMBER, "operation": NUMBER, "engine": NUMBER, "towers": NUMBER},
     "estimate_seconds": {"value": OPTIONAL, "low": OPTIONAL, "high": OPTIONAL},
     "measured_seconds": OPTIONAL,
     "measured_over_floor": OPTIONAL,
@@ -304,11 +304,22 @@ def test_what_has_no_rate_on_record_is_said_not_to_be_counted() -> None:
     assert any("no vector peak on record" in note for note in answer["not_counted"])
 
 
-def test_the_vision_tower_is_said_not_to_be_counted() -> None:
-    answer = data("why", "google/gemma-3-4b-it", "--on", "h100")
-    counted = data("why", "google/gemma-3-1b-it", "--on", "h100")
-    assert counted["not_counted"] == []
-    assert any("only its text model is counted" in note for note in answer["not_counted"])
+def test_a_vision_tower_is_held_while_text_is_decoded_and_runs_where_an_image_is_read() -> None:
+    decode = data("why", "google/gemma-3-4b-it", "--on", "h100")
+    assert decode["not_counted"] == []
+    towers = [op for op in decode["ops"] if op["name"].startswith(("vision.", "connector."))]
+    assert towers
+    assert all(op["idle"] and op["matrix_flop"] == op["device_bytes"] == op["launches"] == 0 for op in towers)
+    prefill = data(
+        "why", "google/gemma-3-4b-it", "--on", "h100", "--phase", "prefill", "--input-len", "100", "--images", "2"
+    )
+    # 256 tokens an image between a begin, an end and two blank lines
+    assert prefill["scenario"]["images"] == 2
+    assert prefill["scenario"]["image_tokens"] == 2 * 260
+    assert prefill["scenario"]["input_len"] == 100 + 2 * 260
+    # up, two images of 64 x 64 patches, 27 layers
+    up = next(op for op in prefill["ops"] if op["name"] == "vision.mlp.up")
+    assert up["matrix_flop"] == 2 * 2 * 4096 * 1152 * 4304 * 27
 
 
 def test_every_source_of_an_op_is_on_record(book: Book) -> None:

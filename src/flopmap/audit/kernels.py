@@ -25,11 +25,11 @@ from flopmap.audit.tables import Labels
 from flopmap.floor.roofline import part_rates
 from flopmap.ledger.ledger import STEP_RESOURCES
 from flopmap.machine.machine import fastest_peak, matrix_peak
+from flopmap.precision import element_bytes
 from flopmap.records.book import UnknownRecordError
 from flopmap.records.formula import array_namespace, bind, code, compiled, operate, symbols
 from flopmap.records.resolve import costs, law, parse_once
 from flopmap.records.types import Format, Law, OpClass, Part
-from flopmap.scenario import element_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,8 +15,8 @@ from flopmap.machine.machine import Machine, MachineError, together
 from flopmap.model.config import ConfigError
 from flopmap.records.book import UnknownRecordError
 from flopmap.records.formula import FormulaError
-from flopmap.scenario import Request, ScenarioError, make
-from flopmap.step import StepError
+from flopmap.scenario import Request, make
+from flopmap.step import ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flopmap.floor.roofline import Pricing
     from flopmap.records.book import Book
 
-NOT_PRICED = (RowError, UnknownRecordError, ScenarioError, MachineError, ConfigError, FormulaError, StepError)
+NOT_PRICED = (RowError, UnknownRecordError, ScenarioError, MachineError, ConfigError, FormulaError)
 COLUMNS = ("hardware", "model", "metric", "value")
 MORE_PARTS = (2, 4, 8)
 NARROWER = ("fp8", "int4-group")

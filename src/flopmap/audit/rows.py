@@ -26,7 +26,7 @@ TIMES, RATES = (
 )
 ANY_BATCH = 10**6  # a batch that is not stated: no larger one would bring a token cheaper
 LARGEST = 1e12
-FILES_OF_ANY_FORMAT = ("llama.cpp", "Ollama", "MLX", "mlx")
+FILES_OF_ANY_FORMAT = ("llama.cpp", "Ollama", "MLX", "mlx", "TT-Metalium")
 EIGHT_BIT_CACHE = "fp8"
 
 

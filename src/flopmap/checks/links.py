@@ -34,6 +34,10 @@ def check(book: Book, source: Source) -> Iterator[Problem]:
                 yield file.problem(
                     ("see", index), f"no {kind} record {name!r}", _near(name, book.ids(kind), f"{kind}/{name}.yaml")
                 )
+        if kind == "machines" and book.find("parts", data["part"]) is None:
+            yield file.problem(
+                ("part",), f"no part {data['part']!r}", _near(data["part"], book.ids("parts"), "its record")
+            )
         yield from _unknown_conventions(data, file, book)
         if kind in OF_PARTS and book.find("parts", data["part"]) is None:
             yield file.problem(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flopmap.audit.tables import TableError
+from flopmap.diagnosis.errors import ReadingError
 from flopmap.machine.machine import MachineError
 from flopmap.model.config import ConfigError, MissingFileError
 from flopmap.quantity import QuantityError
@@ -10,7 +11,7 @@ from flopmap.records.book import UnknownRecordError
 from flopmap.records.condition import ConditionError
 from flopmap.records.faults import BookError, MissingBookError
 from flopmap.records.formula import FormulaError
-from flopmap.scenario import ScenarioError
+from flopmap.step import ScenarioError
 
 USAGE = (ScenarioError, MachineError, QuantityError, UnknownRecordError, MissingFileError, MissingBookError)
-FAILURES = (TableError, ConfigError, BookError, FormulaError, ConditionError)
+FAILURES = (TableError, ReadingError, ConfigError, BookError, FormulaError, ConditionError)

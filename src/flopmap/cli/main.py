@@ -22,16 +22,18 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "why": "price one step of a model on a part and explain it; hold a measurement against it",
+    "diagnose": "read results, logs and metrics of benchmarks and servers, and say what binds",
     "audit": "hold a table of measurements against the floors: the impossible rows first",
     "check": "validate the book, or an overlay folder of your own",
-    "parts": "list, search or show parts",
+    "parts": "list, filter or show parts; their ridges; where sources disagree",
+    "machines": "list, search or show machines that people rent or buy",
     "models": "list, search or show bundled models",
     "classes": "list, search or show operation classes with their formulas",
     "engines": "list, search or show engines",
     "formats": "list, search or show number formats",
     "traps": "list, search or show known traps",
 }
-MODULES = {"why": "why", "audit": "audit", "check": "check", "models": "models", "classes": "classes"}
+MODULES = {name: name for name in ("why", "diagnose", "audit", "check", "parts", "models", "classes")}
 EPILOG = "example: flopmap why meta-llama/Llama-3.1-8B --on h100-sxm --batch-size 1 --context-len 2048 --tpot 12.5ms"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from flopmap.cli import records
 from flopmap.model.reading import looks_like_path
 from flopmap.records.book import Book, load, to_data, to_json
-from flopmap.scenario import ScenarioError
+from flopmap.step import ScenarioError
 
 if TYPE_CHECKING:
     import argparse
@@ -80,8 +80,8 @@ def _diff(names: list[str], book: Book, *, as_json: bool) -> int:
 
 
 def _families(*, as_json: bool) -> int:
-    from flopmap.model.families import INDEX
+    from flopmap.model.families import KNOWN
 
-    names = sorted(INDEX)
+    names = list(KNOWN)
     print(to_json(names) if as_json else f"{len(names)} model types\n  " + "\n  ".join(names))
     return 0

@@ -1,4 +1,4 @@
-"""``flopmap parts``, ``classes``, ``engines``, ``formats``, ``traps``: list, search, show. ``models`` builds on it."""
+"""``flopmap machines``, ``engines``, ``formats``, ``traps``: list, search, show. Other listings build on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add_arguments(parser: Parser, name: str) -> None:
     """An optional id, or words to search for."""
     parser.set_defaults(kind=KINDS.get(name, name))
     example = {
-        "parts": "h100-sxm",
+        "machines": "p5.48xlarge",
         "models": "llama",
         "classes": "decode-attention",
         "engines": "vllm",

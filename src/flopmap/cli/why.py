@@ -7,9 +7,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from flopmap.diagnosis.verdict import judge
-from flopmap.quantity import QuantityError, parse_count, parse_seconds, parse_tokens_per_second
+from flopmap.quantity import QuantityError, parse_count, parse_seconds, parse_size, parse_tokens_per_second
 from flopmap.records.book import load, to_json
-from flopmap.scenario import PHASE_NAMES, Request, ScenarioError
+from flopmap.scenario import PHASE_NAMES, Request
+from flopmap.step import ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,21 +23,26 @@ examples:
   flopmap why ./config.json --on rtx-4090 --phase prefill --input-len 8k --ttft 1.4s
   flopmap why Qwen/Qwen3-8B --on a100 --engine vllm --enforce-eager --batch-size 8 --context-len 1024 --throughput 227.8
   flopmap why meta-llama/Llama-2-70b-hf --on h100-sxm --convention parameters=nominal --convention mask=full
+  flopmap why meta-llama/Llama-3.1-8B --on h100-sxm --acceptance-rate 0.7 \\
+    --speculative-config model=yuhuili/EAGLE3-LLaMA3.1-Instruct-8B,num_speculative_tokens=3
   flopmap why gpt2 --on l4 --explain mlp.down
+  flopmap why --from-command "vllm serve Qwen/Qwen3-8B --enforce-eager" --on a100-sxm-80gb --batch-size 8 --tpot 35ms
 """
 MEASUREMENTS = {"tpot": "decode", "itl": "decode", "ttft": "prefill", "step_time": None, "throughput": None}
 PLAN_FLAGS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "expert_parallel_size")
+
+SCENARIO_FLAGS = tuple(name for name in Request.__struct_fields__ if name not in ("model", "on", "conventions"))
+UNSAID = (None, "auto", False, 1)  # what a flag is that nobody gave
 
 
 def add_arguments(parser: Parser, _name: str) -> None:
     """The flags of a scenario (vLLM's names where it has them), of a measurement, and of the output."""
     parser.epilog = EXAMPLES
-    parser.add_argument("model", metavar="MODEL", help="a bundled model's id, a folder, or a config.json")
-    parser.add_argument(
-        "--on", metavar="PART", required=True, help="the part's id or any usual spelling, such as h100-sxm"
-    )
-    _scenario_arguments(parser)
-    _plan_arguments(parser)
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="a bundled model's id, a folder, or a config.json")
+    parser.add_argument("--on", metavar="PART", help="the part's id or any usual spelling, such as h100-sxm")
+    served = "take model, engine, formats and plan from the command that starts the server; flags win over it"
+    parser.add_argument("--from-command", metavar="COMMAND", help=served)
+    add_scenario(parser)
     measured = parser.add_argument_group("what you measured (one of them)").add_mutually_exclusive_group()
     measured.add_argument(
         "--tpot", metavar="TIME", type=_typed(parse_seconds), help="time per output token, such as 28ms"
@@ -53,6 +59,13 @@ def add_arguments(parser: Parser, _name: str) -> None:
     output = parser.output
     output.add_argument("--markdown", action="store_true", help="print Markdown, for an issue")
     output.add_argument("--explain", metavar="OP", help="trace every figure of an op to its formula and source")
+
+
+def add_scenario(parser: argparse.ArgumentParser) -> None:
+    """The flags of a scenario and of a plan."""
+    _scenario_arguments(parser)
+    _decoding_arguments(parser)
+    _plan_arguments(parser)
 
 
 def _scenario_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,6 +91,13 @@ def _scenario_arguments(parser: argparse.ArgumentParser) -> None:
         default=0,
         help="prompt tokens that the cache already holds",
     )
+    group.add_argument("--images", metavar="N", type=_typed(parse_count), help="images of a sequence, beside its text")
+    group.add_argument(
+        "--image-size", metavar="WxH", type=_typed(parse_size), help="pixels of an image (default 1024x1024)"
+    )
+    group.add_argument(
+        "--video-frames", metavar="N", type=_typed(parse_count), help="each image is a video of N frames instead"
+    )
     group.add_argument("--dtype", default="auto", help="data type of activations and math (default: the config's)")
     group.add_argument(
         "-q", "--quantization", metavar="FORMAT", help="format of the layers' weights, such as fp8 or awq"
@@ -93,6 +113,32 @@ def _scenario_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _decoding_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("drafts, denoising, adapters")
+    drafted = (
+        "speculative decoding, JSON or KEY=VALUE: method (mtp, eagle, eagle3, medusa, draft_model, ngram), "
+        "model (the drafter's id or path), num_speculative_tokens"
+    )
+    group.add_argument("--speculative-config", metavar="JSON", help=drafted)
+    accepted = "probability that a drafted token is accepted, 0 to 1 (without it: the range)"
+    group.add_argument("--acceptance-rate", metavar="P", type=_typed(_rate), help=accepted)
+    block = "tokens that a diffusion language model fills together (default: the model's)"
+    group.add_argument("--block-length", metavar="N", type=_typed(parse_count), help=block)
+    steps = "passes in which it fills a block (default: a token each)"
+    group.add_argument("--diffusion-steps", metavar="N", type=_typed(parse_count), help=steps)
+    group.add_argument("--lora-rank", metavar="R", type=_typed(parse_count), help="rank of LoRA adapters")
+    targets = "matrices with an adapter: q,v, all-linear (default), or PEFT's adapter_config.json, which has the rank"
+    group.add_argument("--lora-modules", metavar="NAMES", help=targets)
+    group.add_argument("--max-loras", metavar="N", type=_typed(parse_count), help="adapters loaded (default 1)")
+
+
+def _rate(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise QuantityError(f"{text!r} is not a number (such as 0.7)") from None
+
+
 def _plan_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("plan (only one part is counted so far)")
     for flags in (
@@ -103,7 +149,6 @@ def _plan_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         group.add_argument(*flags, metavar="N", type=_typed(parse_count), default=1)
     group.add_argument("--enable-expert-parallel", action="store_true", help=argparse.SUPPRESS)
-    group.add_argument("--speculative", metavar="SPEC", help=argparse.SUPPRESS)
 
 
 def _typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -128,23 +173,14 @@ def _convention(text: str) -> tuple[str, str]:
 def run(options: argparse.Namespace) -> int:
     """Judge the scenario and print it."""
     measured, phase = _measurement(options)
+    if options.from_command:
+        _take_command(options)
+    missing = [name for name, given in (("MODEL", options.model), ("--on", options.on)) if given is None]
+    if missing:
+        raise ScenarioError(f"the following arguments are required: {', '.join(missing)}")
     _refuse_plans(options)
-    request = Request(
-        model=options.model,
-        on=options.on,
-        dtype=options.dtype,
-        quantization=options.quantization,
-        kv_cache_dtype=options.kv_cache_dtype,
-        engine=options.engine,
-        enforce_eager=options.enforce_eager,
-        phase=options.phase or phase,
-        batch_size=options.batch_size,
-        context_len=options.context_len,
-        input_len=options.input_len,
-        output_len=options.output_len,
-        cached_len=options.cached_len,
-        conventions=tuple(options.convention),
-    )
+    fields = scenario_fields(options)
+    request = Request(**{**fields, "model": options.model, "on": options.on, "phase": options.phase or phase})
     book = load(tuple(options.book))
     verdict = judge(request, book, measured)
     if options.explain:
@@ -166,6 +202,24 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def scenario_fields(options: argparse.Namespace) -> dict[str, Any]:
+    """The fields of a request that the flags of a scenario set."""
+    fields = {name: getattr(options, name) for name in SCENARIO_FLAGS}
+    return {**fields, "conventions": tuple(options.convention)}
+
+
+def _take_command(options: argparse.Namespace) -> None:
+    """Set what the server's command says and no flag does; what is not understood is said on stderr."""
+    from flopmap.diagnosis.serve_command import read_command
+
+    served = read_command(options.from_command)
+    for name, value in served.fields.items():
+        if getattr(options, name) in UNSAID:
+            setattr(options, name, value)
+    for flag in served.not_understood:
+        print(f"flopmap why: --from-command: not understood: {flag}", file=sys.stderr)
+
+
 def _measurement(options: argparse.Namespace) -> tuple[tuple[str, float] | None, str | None]:
     """The measurement, if any, and the phase that it implies."""
     for name, phase in MEASUREMENTS.items():
@@ -185,5 +239,3 @@ def _refuse_plans(options: argparse.Namespace) -> None:
             raise ScenarioError(f"{flag} {number}: plans over several parts are not counted yet (accepted: 1)")
     if options.enable_expert_parallel:
         raise ScenarioError("--enable-expert-parallel: expert parallelism is not counted yet")
-    if options.speculative:
-        raise ScenarioError("--speculative: speculative decoding is not counted yet")

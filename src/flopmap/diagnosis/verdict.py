@@ -8,13 +8,15 @@ import msgspec
 
 from flopmap.estimate.estimate import Estimate, estimate
 from flopmap.facts import facts
+from flopmap.floor.drafts import Drafts, drafts, left_out
 from flopmap.floor.roofline import Pricing, price
 from flopmap.floor.sensitivity import Doubling, bound_by, doublings, elasticity
 from flopmap.floor.summary import Memory, memory, utilisation
 from flopmap.levers import Gain, gains
 from flopmap.records.condition import facts_of, holds, parse
 from flopmap.records.types import Band, Reading, Trap
-from flopmap.scenario import Request, ScenarioError, make
+from flopmap.scenario import Request, make
+from flopmap.step import ScenarioError
 
 if TYPE_CHECKING:
     from flopmap.records.book import Book
@@ -73,6 +75,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     doublings: tuple[Doubling, ...]
     levers: tuple[Gain, ...]
     at_floor: dict[str, float]
+    drafts: Drafts | None
     measured: Measured | None
     over_floor: float | None
     over_device: float | None
@@ -91,6 +94,8 @@ def judge(request: Request, book: Book, measured: tuple[str, float] | None = Non
     Raises what :func:`flopmap.scenario.make` raises, and :class:`ScenarioError` for a measurement that is no time.
     """
     scenario = make(request, book)
+    if scenario.model.architecture.embedding != "own":
+        raise ScenarioError(f"{request.model} drafts for another model: give it with --speculative-config")
     pricing = price(scenario, book)
     fit = memory(pricing, book)
     reading = _measured(measured, pricing) if measured else None
@@ -107,6 +112,7 @@ def judge(request: Request, book: Book, measured: tuple[str, float] | None = Non
         doublings=tuple(doublings(pricing)),
         levers=tuple(gains(request, pricing, book)),
         at_floor=utilisation(pricing, pricing.operation_seconds, book),
+        drafts=drafts(pricing, book),
         measured=reading,
         over_floor=over,
         over_device=reading.seconds / pricing.device_seconds if reading else None,
@@ -115,7 +121,7 @@ def judge(request: Request, book: Book, measured: tuple[str, float] | None = Non
         causes=_causes(band, pricing, fit, book) if band else (),
         traps=_traps(facts(pricing, fit, reading.seconds if reading else None), book),
         assumptions=scenario.assumptions,
-        not_counted=(*scenario.model.not_counted, *unknown),
+        not_counted=(*scenario.model.not_counted, *left_out(scenario, book), *unknown),
     )
 
 
@@ -131,9 +137,15 @@ def _measured(measured: tuple[str, float], pricing: Pricing) -> Measured:
     name, number = measured
     if not 0 < number < float("inf"):
         raise ScenarioError(f"--{name} {number}: a measurement is a positive number")
-    if name != "throughput":
-        return Measured(name=name, seconds=number, text=f"{name.upper()} {number}")
-    return Measured(name=name, seconds=pricing.scenario.tokens / number, text=f"{number:g} tokens/s")
+    scenario = pricing.scenario
+    fewest, most = scenario.kept
+    if name in ("tpot", "throughput") and fewest < most:
+        raise ScenarioError(f"--{name} of drafts needs --acceptance-rate, since a cycle yields more than one token")
+    if name == "throughput":
+        return Measured(name=name, seconds=scenario.tokens / number, text=f"{number:g} tokens/s")
+    # chunks come once a step: their gap is the time of all tokens that it yields
+    seconds = number * fewest if name == "tpot" else number
+    return Measured(name=name, seconds=seconds, text=f"{name.upper()} {number}")
 
 
 def _band(seconds: float, pricing: Pricing, book: Book) -> Band:

@@ -24,8 +24,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def estimate(pricing: Pricing, book: Book) -> Estimate | None:
-    """The estimate of a step, or None when the book has no results for its phase."""
-    if book.find("measurements", pricing.scenario.phase) is None:
+    """The estimate of a step, or None when the book has no results of its kind."""
+    if pricing.scenario.blocks or book.find("measurements", pricing.scenario.phase) is None:
         return None
     spread = book.record(Spread, pricing.scenario.phase)
     formula = law(book.record(Law, "estimate"), pricing.scenario.conventions)["seconds"]

@@ -40,9 +40,10 @@ def kernel_rates(part: Part, maths: Iterable[str]) -> dict[str, float]:
 
 
 def link_rates(part: Part) -> dict[str, float]:
-    """The rate of a part's first link, or of its link to the host where it has no other. byte/s, one direction."""
-    if part.links:
-        return {"link_bandwidth": part.links[0].value}
+    """The rate of a part's link to its like, or of that to the host where it has none. byte/s, one direction."""
+    for link in part.links:
+        if link.level == "scale-up":
+            return {"link_bandwidth": link.value}
     if part.host_link_bytes_per_second:
         return {"link_bandwidth": part.host_link_bytes_per_second.value}
     raise NoFigureError(f"parts/{part.id} has neither links nor host_link_bytes_per_second")

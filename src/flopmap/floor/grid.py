@@ -11,7 +11,7 @@ from flopmap.floor.roofline import TERMS, device_whole, law_trees, rates
 from flopmap.ledger.ledger import STEP_RESOURCES, account, cost_trees
 from flopmap.records.affine import simplify
 from flopmap.records.formula import array_namespace, bind, code, compiled, operate, total
-from flopmap.step import formula
+from flopmap.step import ScenarioError, formula
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,7 +28,12 @@ FLOORS = ("device", "operation", "engine")
 
 
 def floor_trees(scenario: Scenario, book: Book) -> dict[str, Expr]:
-    """The totals and the three floors of a decode step, as formulas of ``count`` (sequences) and ``past`` (tokens)."""
+    """The totals and the three floors of a decode step, as formulas of ``count`` (sequences) and ``past`` (tokens).
+
+    Raises :class:`ScenarioError` for steps that yield more than a token a sequence.
+    """
+    if scenario.speculation or scenario.blocks:
+        raise ScenarioError("a grid is one of plain decode steps, without drafts and without denoising")
     ledger, machine = account(scenario, book), rates(scenario, book)
     laws = law_trees(scenario.conventions, book)
     decoded = {"new": 1, "positions": 1, "memory": scenario.step.groups[-1].memory}

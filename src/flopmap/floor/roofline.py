@@ -244,19 +244,20 @@ def rates(scenario: Scenario, book: Book) -> Rates:
     part, engine = scenario.machine.part, scenario.engine
     sheet = scenario.conventions["peak"] == "sheet"
     replayed = scenario.phase in engine.graphs and not scenario.eager
+    passes = 1 + (scenario.speculation.passes if scenario.speculation else 0)
     known: dict[str, Any] = {
         **_of_part(part),
+        "on_chip": on_chip_bytes(part) * passes,  # what it holds may save traffic once in each pass
         "launched": 0.0 if replayed else 1.0,
         "launch_seconds": engine.launch_seconds.value if engine.launch_seconds else 0.0,
         "host_seconds": engine.host_seconds_per_step.value if engine.host_seconds_per_step else 0.0,
     }
-    precision = scenario.precision
-    maths = (precision.math, precision.activation_math)
+    precisions = (scenario.precision, *((scenario.draft_precision,) if scenario.draft_precision else ()))
+    maths = [math_type for precision in precisions for math_type in (precision.math, precision.activation_math)]
+    widest = [precision.cache_math for precision in precisions]
     peaks = {dtype: peak.value for dtype in maths if (peak := matrix_peak(part, dtype, sheet=sheet))}
     fastest = {
-        dtype: peak.value
-        for dtype in (*maths, precision.cache_math)
-        if (peak := matrix_peak(part, dtype, sheet=sheet, narrow=True))
+        dtype: peak.value for dtype in (*maths, *widest) if (peak := matrix_peak(part, dtype, sheet=sheet, narrow=True))
     }
     return Rates(
         values=_known(known, book),

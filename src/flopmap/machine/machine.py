@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from flopmap.quantity import shown
-from flopmap.records.types import Crossing, Crossover, Figure, Part, Peak
+from flopmap.records.book import to_data
+from flopmap.records.types import Crossing, Crossover, Figure, MachineRecord, Part, Peak
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from flopmap.records.book import Book
 
 F = TypeVar("F", bound=Figure)
@@ -30,15 +33,70 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_machine(text: str, book: Book) -> Machine:
-    """A machine from ``PART`` or ``PART:N``. Raises :class:`MachineError` or :class:`UnknownRecordError`."""
-    part_name, count = _split(text, book)
+    """A machine from ``PART``, ``PART:N``, or the name of a machine, such as ``p5.48xlarge``.
+
+    ``PART@SOURCE`` takes that source's values where sources disagree. Raises :class:`MachineError` or
+    :class:`UnknownRecordError`.
+    """
+    name, count = _split(text, book)
+    machine = None
+    if book.find("parts", name.partition("@")[0]) is None and _is_machine(name, book):
+        machine = book.record(MachineRecord, name)
+        name, count = machine.part, machine.count * count
     if count != 1:
-        raise MachineError(f"--on {text}: plans over several parts are not counted yet; give one part")
-    return Machine(part=book.record(Part, part_name))
+        of = f" ({count} x {name})" if machine else ""
+        raise MachineError(f"--on {text}{of}: plans over several parts are not counted yet; give one part")
+    part = read_part(name, book)
+    return Machine(part=part if machine is None else linked(part, machine))
+
+
+def _is_machine(name: str, book: Book) -> bool:
+    """Whether a name that no part has is a machine's, or looks like one more than like a part's."""
+    if book.find("machines", name):
+        return True
+    return bool(book.nearest("machines", name)) and not book.nearest("parts", name)
+
+
+def linked(part: Part, machine: MachineRecord) -> Part:
+    """A part with the links of the machine that it is in, in place of its own of the same level."""
+    levels = {link.level for link in machine.links}
+    return replace(part, links=(*machine.links, *(link for link in part.links if link.level not in levels)))
+
+
+def read_part(text: str, book: Book) -> Part:
+    """A part from ``PART`` or ``PART@SOURCE``: with the values that the source prints where others are the default."""
+    name, at, source = text.partition("@")
+    part = book.record(Part, name)
+    if not at:
+        return part
+    data = to_data(part)
+    sources = set(_others(data))
+    if source not in sources:
+        accepted = ", ".join(sorted(sources)) or "none: no source disagrees about this part"
+        raise MachineError(f"{text}: {part.id} has no other values of {shown(source)} (accepted: {accepted})")
+    return msgspec.convert(_printed(data, source), type=Part)
+
+
+def _others(data: Any) -> Iterator[str]:
+    """The sources of every other value."""
+    if isinstance(data, dict):
+        yield from (other["source"] for other in data.get("others", ()))
+    for value in data.values() if isinstance(data, dict) else data if isinstance(data, list | tuple) else ():
+        yield from _others(value)
+
+
+def _printed(data: Any, source: str) -> Any:
+    """A record's data with the other values of a source put in."""
+    if isinstance(data, list | tuple):
+        return [_printed(value, source) for value in data]
+    if not isinstance(data, dict):
+        return data
+    other: dict[str, Any] = next((it for it in data.get("others", ()) if it["source"] == source), {})
+    return {key: _printed(value, source) for key, value in (data | other).items()}
 
 
 def _split(text: str, book: Book) -> tuple[str, int]:
-    if book.find("parts", text):
+    if book.find("parts", text) or book.find("machines", text):
         return text, 1
     if not text.strip():
         raise MachineError(f"--on {text!r}: give PART or PART:COUNT, such as h100-sxm")
@@ -48,6 +106,11 @@ def _split(text: str, book: Book) -> tuple[str, int]:
     if not (count.isascii() and count.isdigit()) or len(count) > MAX_DIGITS or not 1 <= int(count) <= MAX_COUNT:
         raise MachineError(f"--on {text}: {shown(count)} is not a count of parts (accepted: 1 to {MAX_COUNT})")
     return name, int(count)
+
+
+def bits(dtype: str) -> int:
+    """The bits of an element of a data type: its name ends in them."""
+    return int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz"))
 
 
 def dtypes(part: Part) -> list[str]:

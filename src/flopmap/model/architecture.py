@@ -6,6 +6,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from flopmap.model.media import Images
+
 
 class Norm(msgspec.Struct, frozen=True, kw_only=True):
     """A normalisation over a row: RMSNorm or LayerNorm, its weight vector (``affine``) and bias."""
@@ -43,6 +45,9 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True):
     ``values_are_keys``: values are the keys before norm and rotation, without a projection; both are cached.
     ``passes`` over the cache: differential attention attends once to each half of the value heads.
     Without ``causal`` a token also sees those after it; its window then reaches as far ahead as behind.
+    ``within`` names the windows that the tokens are cut into: sequences of their own, as a picture's windows are.
+    Where it is causal ``between_blocks``, tokens of a block see each other, and a prompt is read as causal attention
+    reads it.
     """
 
     heads: int
@@ -67,6 +72,8 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True):
     values_are_keys: bool = False
     passes: int = 1
     causal: bool = True
+    within: str | None = None
+    between_blocks: bool = False
 
     @property
     def query_width(self) -> int:
@@ -194,6 +201,17 @@ class Convolution(msgspec.Struct, frozen=True, kw_only=True):
     bias: bool = False
 
 
+class DenseConvolution(msgspec.Struct, frozen=True, kw_only=True):
+    """A convolution that mixes its channels: a GEMM over ``kernel`` inputs, of which each token takes ``stride``."""
+
+    name: str
+    d_in: int
+    d_out: int
+    kernel: int
+    stride: int = 1
+    bias: bool = True
+
+
 class Recurrence(msgspec.Struct, frozen=True, kw_only=True):
     """A state that every token updates: ``elements`` a sequence, at ``flop`` vector FLOP an element and token.
 
@@ -243,7 +261,7 @@ class CrossAttention(msgspec.Struct, frozen=True, kw_only=True):
     norm: Norm | None = None
 
 
-Piece: TypeAlias = Linear | Row | Vector | Table | Convolution | Recurrence
+Piece: TypeAlias = Linear | Row | Vector | Table | Convolution | DenseConvolution | Recurrence
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
@@ -259,23 +277,39 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
     pieces: tuple[Piece | Experts | SharedKeys | CrossAttention, ...] = ()
     shared: bool = False
 
+    @property
+    def only_crosses(self) -> bool:
+        """Whether it attends to another stack alone, and is skipped where that gave nothing."""
+        return self.attention is None and any(isinstance(piece, CrossAttention) for piece in self.pieces)
+
 
 class Stack(msgspec.Struct, frozen=True, kw_only=True):
     """Layers over a sequence of their own that run before the main ones: an encoder, a vision tower, a connector.
 
-    ``reads`` is what its tokens are made of. ``before`` and ``after`` are pieces around the layers. A change of the
-    number of tokens (a merge of patches, a convolution with a stride) begins another stack. ``quantized``: its
-    matrices are in the model's format of weights, else in that of activations.
+    ``reads`` is what its tokens are made of, ``tokens`` their number where it is fixed. ``before`` and ``after`` are
+    pieces around the layers. A change of the number of tokens (a merge of patches, a convolution with a stride) begins
+    another stack. ``quantized``: its matrices are in the model's format of weights, else in that of activations.
     """
 
     name: str
     reads: Literal["text", "image", "audio"] = "text"
+    tokens: int | None = None
     hidden: int
     norm: Norm = Norm()
     layers: tuple[Layer, ...] = ()
     before: tuple[Piece, ...] = ()
     after: tuple[Piece, ...] = ()
     quantized: bool = False
+
+
+class Denoising(msgspec.Struct, frozen=True, kw_only=True):
+    """How a diffusion language model writes: pass after pass over a ``block`` of masked tokens until all are filled.
+
+    ``cached``: what is before the block stays in the cache. Else every pass reads the whole sequence.
+    """
+
+    block: int
+    cached: bool
 
 
 class Architecture(msgspec.Struct, frozen=True, kw_only=True):
@@ -285,6 +319,8 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     the pieces of ``after`` lead out, to a head that takes that width;
     ``positions`` are rows of a learned position table (0 for rotary or none). ``before`` and ``after`` are pieces
     outside the layers. An encoder is not ``generative``: it has no cache, and a ``head`` only where it predicts words.
+    ``images`` is how its processor makes tokens of a picture; where that is all it reads, ``vocab`` is 0.
+    What drafts for another model takes the ``target``'s embedding, or has none. ``head_vocab``: the head's own words.
     """
 
     family: str
@@ -302,13 +338,16 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     logits_capped: bool = False
     generative: bool = True
     head: bool = True
+    head_vocab: int | None = None
+    embedding: Literal["own", "target", "none"] = "own"
+    denoising: Denoising | None = None
     stacks: tuple[Stack, ...] = ()
     before: tuple[Piece, ...] = ()
     after: tuple[Piece, ...] = ()
+    images: Images | None = None
 
     @property
     def sources(self) -> frozenset[str]:
         """The stacks that the main layers attend to: an encoder-decoder's encoder."""
-        return frozenset(
-            piece.source for layer in set(self.layers) for piece in layer.pieces if isinstance(piece, CrossAttention)
-        )
+        pieces = [piece for layer in set(self.layers) for piece in layer.pieces if isinstance(piece, CrossAttention)]
+        return frozenset(piece.source for piece in pieces) & {stack.name for stack in self.stacks}

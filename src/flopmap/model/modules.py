@@ -67,11 +67,18 @@ HEADS = ("lm_head", "head", "output", "embed_out")
 
 
 class Module(NamedTuple):
-    """A matrix: the op that multiplies by it, its elements, and the names it may have inside of its layer."""
+    """A matrix (``copies`` of it: experts): the op that multiplies by it, and the names it may have in its layer."""
 
     op: str
-    size: int
+    d_in: int
+    d_out: int
     names: tuple[str, ...]
+    copies: int = 1
+
+    @property
+    def size(self) -> int:
+        """Elements of all copies."""
+        return self.d_in * self.d_out * self.copies
 
 
 def modules(architecture: Architecture) -> Iterator[tuple[int | None, Module]]:
@@ -84,12 +91,12 @@ def modules(architecture: Architecture) -> Iterator[tuple[int | None, Module]]:
             yield index, module
     width, hidden = architecture.embedding_width, architecture.hidden
     if width != hidden:
-        yield None, Module("project_in", width * hidden, ("project_in",))
-        yield None, Module("project_out", width * hidden, ("project_out",))
+        yield None, Module("project_in", width, hidden, ("project_in",))
+        yield None, Module("project_out", hidden, width, ("project_out",))
     for piece in (*architecture.before, *architecture.after):
         if isinstance(piece, Linear) and not piece.shared:
-            yield None, Module(piece.name, piece.d_in * piece.d_out, WHOLE.get(piece.name, (piece.name,)))
-    yield None, Module("lm_head", width * architecture.vocab, HEADS)
+            yield None, Module(piece.name, piece.d_in, piece.d_out, WHOLE.get(piece.name, (piece.name,)))
+    yield None, Module("lm_head", width, architecture.head_vocab or architecture.vocab, HEADS)
 
 
 def _of_layer(layer: Layer, architecture: Architecture) -> Iterator[Module]:
@@ -103,7 +110,7 @@ def _of_layer(layer: Layer, architecture: Architecture) -> Iterator[Module]:
             containers = ATTENTION if piece.name.startswith("attention") else MIXER
             leaves = LEAVES.get(piece.name, (piece.name.rsplit(".", 1)[-1],))
             names = WHOLE.get(piece.name) or _joined(containers, leaves)
-            yield Module(piece.name, piece.d_in * piece.d_out, names)
+            yield Module(piece.name, piece.d_in, piece.d_out, names)
     half = layer.feed_forward
     if isinstance(half, FeedForward):
         yield from _feed_forward("mlp", half, hidden, DENSE)
@@ -117,56 +124,58 @@ def _joined(containers: Iterable[str], leaves: Iterable[str]) -> tuple[str, ...]
 
 
 def _attention(attention: Attention, hidden: int) -> Iterator[Module]:
+    row = attention.input_width or hidden
     apart = len({attention.qkv_bias, attention.key_bias, attention.value_bias} - {None}) > 1
     widths = {"q": attention.query_width, "k": attention.key_width, "v": attention.value_width}
     for letter, width in widths.items():
         op = f"attention.{letter}" if apart else "attention.qkv"
-        yield Module(op, hidden * width, _joined(ATTENTION, LEAVES[f"attention.{letter}"]))
-    yield Module("attention.out", attention.output_width * hidden, _joined(ATTENTION, LEAVES["attention.out"]))
+        yield Module(op, row, width, _joined(ATTENTION, LEAVES[f"attention.{letter}"]))
+    yield Module("attention.out", attention.output_width, hidden, _joined(ATTENTION, LEAVES["attention.out"]))
 
 
 def _latent(attention: LatentAttention, hidden: int) -> Iterator[Module]:
     heads, latent, rank = attention.heads, attention.latent, attention.query_rank
     query = heads * (attention.nope_dim + attention.rope_dim)
-    sizes = {
-        "attention.kv_a": hidden * (latent + attention.rope_dim),
-        "attention.kv_b": latent * heads * (attention.nope_dim + attention.value_dim),
-        "attention.out": heads * attention.value_dim * hidden,
+    shapes = {
+        "attention.kv_a": (hidden, latent + attention.rope_dim),
+        "attention.kv_b": (latent, heads * (attention.nope_dim + attention.value_dim)),
+        "attention.out": (heads * attention.value_dim, hidden),
     }
-    sizes |= {"attention.q": hidden * query} if rank is None else {}
-    sizes |= {"attention.q_a": hidden * rank, "attention.q_b": rank * query} if rank is not None else {}
+    shapes |= {"attention.q": (hidden, query)} if rank is None else {}
+    shapes |= {"attention.q_a": (hidden, rank), "attention.q_b": (rank, query)} if rank is not None else {}
     if attention.indexer:
         indexer = attention.indexer
-        sizes["indexer.q"] = indexer.query_width * indexer.heads * indexer.head_dim
-        sizes["indexer.k"] = hidden * indexer.head_dim
-        yield Module("indexer.weights", hidden * indexer.heads, ("self_attn.indexer.weights_proj",))
-    for op, size in sizes.items():
-        yield Module(op, size, _joined(ATTENTION, LEAVES[op]))
+        shapes["indexer.q"] = (indexer.query_width, indexer.heads * indexer.head_dim)
+        shapes["indexer.k"] = (hidden, indexer.head_dim)
+        yield Module("indexer.weights", hidden, indexer.heads, ("self_attn.indexer.weights_proj",))
+    for op, (d_in, d_out) in shapes.items():
+        yield Module(op, d_in, d_out, _joined(ATTENTION, LEAVES[op]))
 
 
 def _feed_forward(op: str, half: FeedForward, hidden: int, containers: tuple[str, ...]) -> Iterator[Module]:
-    size, first = half.width * hidden, f"{op}.gate_up" if half.gated else f"{op}.up"
+    first = f"{op}.gate_up" if half.gated else f"{op}.up"
     if half.gated:
-        yield Module(first, size, _joined(containers, LEAVES["gate"]))
-    yield Module(first, size, _joined(containers, LEAVES["up"]))
-    yield Module(f"{op}.down", size, _joined(containers, LEAVES["down"]))
+        yield Module(first, hidden, half.width, _joined(containers, LEAVES["gate"]))
+    yield Module(first, hidden, half.width, _joined(containers, LEAVES["up"]))
+    yield Module(f"{op}.down", half.width, hidden, _joined(containers, LEAVES["down"]))
 
 
 def _experts(half: Experts, hidden: int, outside: tuple[str, ...]) -> Iterator[Module]:
     inner = half.latent or hidden
-    size = half.experts * inner * half.width
+    shapes = {"gate": (inner, half.width), "up": (inner, half.width), "down": (half.width, inner)}
     containers = ("experts", *(f"{outer}.experts" for outer in outside))
     for part in ("gate", "up", "down") if half.gated else ("up", "down"):
         leaves = (*LEAVES[part], *(f"0.{leaf}" for leaf in LEAVES[part]))
-        yield Module("moe.experts", size, _joined(containers, leaves) + _joined(("moe",), LEAVES[part]))
+        names = _joined(containers, leaves) + _joined(("moe",), LEAVES[part])
+        yield Module("moe.experts", *shapes[part], names, half.experts)
     if half.shared_width:
         shared = FeedForward(width=half.shared_width, gated=half.gated)
         yield from _feed_forward("moe.shared", shared, hidden, (*SHARED, "shared_mlp", "share_expert"))
     if half.shared_gate:
-        yield Module("moe.shared_gate", hidden, ("mlp.shared_expert_gate",))
+        yield Module("moe.shared_gate", hidden, 1, ("mlp.shared_expert_gate",))
     if half.latent:
-        yield Module("moe.latent_in", hidden * inner, _joined(SPARSE, ("fc1_latent_proj", "routed_expert_down_proj")))
-        yield Module("moe.latent_out", hidden * inner, _joined(SPARSE, ("fc2_latent_proj", "routed_expert_up_proj")))
+        yield Module("moe.latent_in", hidden, inner, _joined(SPARSE, ("fc1_latent_proj", "routed_expert_down_proj")))
+        yield Module("moe.latent_out", inner, hidden, _joined(SPARSE, ("fc2_latent_proj", "routed_expert_up_proj")))
 
 
 class Names:

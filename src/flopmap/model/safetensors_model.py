@@ -12,7 +12,8 @@ from flopmap.model.config import ConfigError
 from flopmap.model.modules import OTHER_PARTS, modules
 from flopmap.model.reading import Checkpoint, read_config
 from flopmap.model.safetensors import read_file, read_folder, read_index
-from flopmap.model.tensors import MATRIX, PACKED, UNUSED, VECTOR, Place, Tensor, measure
+from flopmap.model.tensors import MATRIX, PACKED, TOWER, UNUSED, VECTOR, Place, Tensor, measure
+from flopmap.model.towers import is_tower
 from flopmap.quantity import amount
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Names:
         self.inside: dict[int | None, dict[str, str]] = {}
         self.known: dict[tuple[str, str, int, str, bool], tuple[str, str]] = {}
         self.layers = len(architecture.layers)
+        self.towers = bool(architecture.stacks)
         same: dict[int, dict[str, str]] = {}  # layers that are equal share one table
         for index, module in modules(architecture):
             key = None if index is None else id(architecture.layers[index])
@@ -54,6 +56,8 @@ class Names:
 
     def place(self, tensor: Tensor) -> Place:
         """Where a tensor belongs."""
+        if self.towers and is_tower(tensor.name):
+            return Place("", TOWER)
         found = LAYER.search(tensor.name)
         if found is None:
             return Place("", UNUSED) if _is_other(tensor.name) else self._outside(tensor)

@@ -9,6 +9,7 @@ import msgspec
 
 from flopmap.model.architecture import Table
 from flopmap.model.modules import modules
+from flopmap.model.towers import tower_parameters
 from flopmap.quantity import amount, shown
 
 if TYPE_CHECKING:
@@ -39,15 +40,15 @@ class Place(NamedTuple):
     layer: int | None = None
 
 
-MATRIX, PACKED, VECTOR, UNUSED = "matrix", "packed", "vector", "unused"
+MATRIX, PACKED, VECTOR, UNUSED, TOWER = "matrix", "packed", "vector", "unused", "tower"
 EXAMPLES = 3  # tensors that a line names
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """What the tensors of a file say of an architecture.
 
-    ``stored`` are bytes a parameter by op name; ``matrix_bytes``, ``vector_bytes`` and ``unused_bytes`` add up to all
-    bytes of the file's tensors. ``notes`` say what is counted otherwise than it is stored, and what does not agree.
+    ``stored`` are bytes a parameter by op name; bytes of matrices, vectors, towers and of what is not used add up to
+    those of the file. ``notes`` say what is counted otherwise than it is stored, and what does not agree.
     """
 
     stored: dict[str, float]
@@ -56,6 +57,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     vector_parameters: int
     unused_bytes: int
     notes: tuple[str, ...]
+    tower_bytes: int = 0
 
 
 # -- what an architecture has -----------------------------------------------------------------------------------------
@@ -63,7 +65,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 def matrices(architecture: Architecture) -> dict[str, int]:
     """Parameters of every op that multiplies with a matrix of its own or looks up a table, over all layers, by name."""
-    found = Counter({"embedding": architecture.vocab * architecture.embedding_width})
+    held = architecture.embedding == "own"
+    found = Counter({"embedding": architecture.vocab * architecture.embedding_width * held})
     if architecture.positions:
         found["position_embedding"] = architecture.positions * architecture.hidden
     for piece in architecture.before:
@@ -73,7 +76,7 @@ def matrices(architecture: Architecture) -> dict[str, int]:
         found[module.op] += module.size
     if architecture.tied:
         del found["lm_head"]
-    return dict(found)
+    return {name: size for name, size in found.items() if size}
 
 
 # -- what a file has --------------------------------------------------------------------------------------------------
@@ -108,12 +111,14 @@ def measure(architecture: Architecture, placed: Iterable[tuple[Tensor, Place]]) 
     """The bytes of a file's tensors against the parameters of an architecture."""
     expected, layers = matrices(architecture), len(architecture.layers)
     sums: dict[str, _Sum] = {}
-    vectors, unused, beyond, unknown = _Sum(), _Sum(), _Sum(), []
+    vectors, unused, beyond, towers, unknown = _Sum(), _Sum(), _Sum(), _Sum(), []
     for tensor, place in placed:
         if place.layer is not None and place.layer >= layers:
             beyond.add(tensor, MATRIX)
         elif place.kind == VECTOR:
             vectors.add(tensor, MATRIX)
+        elif place.kind == TOWER:
+            towers.add(tensor, MATRIX)
         elif place.kind == UNUSED:
             unused.add(tensor, MATRIX)
         elif place.op in expected or (place.op == "lm_head" and architecture.tied):
@@ -126,6 +131,7 @@ def measure(architecture: Architecture, placed: Iterable[tuple[Tensor, Place]]) 
         stored["lm_head"] = stored["embedding"]
     notes = [
         *_disagreements(expected, sums),
+        *_of_towers(architecture, towers),
         *_left_out(beyond, f"beyond the {layers} layers of the config"),
         *_left_out(tied_copy, "the LM head is tied to the embedding"),
         *_left_out(unused, "no op of a decoder step holds them"),
@@ -139,6 +145,7 @@ def measure(architecture: Architecture, placed: Iterable[tuple[Tensor, Place]]) 
         vector_parameters=vectors.elements,
         unused_bytes=sum(found.nbytes for found in left) + sum(tensor.nbytes for tensor in unknown),
         notes=tuple(notes),
+        tower_bytes=towers.nbytes,
     )
 
 
@@ -155,6 +162,18 @@ def _disagreements(expected: dict[str, int], sums: dict[str, _Sum]) -> Iterator[
         elif not found.packed and found.elements != parameters:
             where = f"the tensors from {shown(found.first)} on"
             yield f"{name}: {parameters} parameters by the config, {found.elements} in the file ({where})"
+
+
+def _of_towers(architecture: Architecture, towers: _Sum) -> Iterator[str]:
+    """What the file has of towers and connectors, which are counted in the activations' format."""
+    if not architecture.stacks:
+        return
+    counted = tower_parameters(architecture)
+    where = f" (from {shown(towers.first)} on)" if towers.first else ""
+    if towers.elements == counted:
+        yield f"towers: {counted} parameters, {amount(towers.nbytes, 'B')} in the file{where}"
+    else:
+        yield f"towers: {counted} parameters by the config, {towers.elements} in the file{where}"
 
 
 def _left_out(found: _Sum | None, reason: str) -> Iterator[str]:

@@ -34,6 +34,7 @@ KINDS_SINGULAR = {
     "flops": "operation class",
     "laws": "law",
     "parts": "part",
+    "machines": "machine",
     "models": "model",
     "engines": "engine",
     "formats": "format",
@@ -46,7 +47,9 @@ KINDS_SINGULAR = {
     "sources": "source",
 }
 # the command that lists a kind
-COMMANDS = {"flops": "classes"} | {kind: kind for kind in ("parts", "models", "engines", "formats", "traps")}
+COMMANDS = {"flops": "classes"} | {
+    kind: kind for kind in ("parts", "machines", "models", "engines", "formats", "traps")
+}
 
 
 class Built(msgspec.Struct):

@@ -81,10 +81,20 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Link(Figure, frozen=True, kw_only=True):
-    """A link: ``value`` in byte/s per direction and part; ``domain`` is how many parts it joins."""
+    """A link: ``value`` in byte/s per direction and part; ``domain`` is how many parts it joins, 1 for any number."""
 
     name: str
-    domain: int = 1
+    level: Literal["scale-up", "scale-out", "host"] = "scale-up"
+    domain: Annotated[int, msgspec.Meta(ge=1)] = 1
+    topology: str = ""
+    latency_seconds: Figure | None = None
+
+
+class Price(Figure, frozen=True, kw_only=True):
+    """What a part or a machine costs in US dollars, to buy or by the hour, on a day or in a month."""
+
+    per: Literal["hour", "unit"]
+    date: str
 
 
 class Part(Record, frozen=True, kw_only=True):
@@ -105,6 +115,19 @@ class Part(Record, frozen=True, kw_only=True):
     power_watts: Figure | None = None
     links: tuple[Link, ...] = ()
     host_link_bytes_per_second: Figure | None = None
+    prices_usd: tuple[Price, ...] = ()
+
+
+class MachineRecord(Record, frozen=True, kw_only=True):
+    """What people rent or buy: ``count`` parts, ``node`` of them to a host. ``links`` stand in for the part's own."""
+
+    part: str
+    count: Annotated[int, msgspec.Meta(ge=1)]
+    node: Annotated[int, msgspec.Meta(ge=1)]
+    links: tuple[Link, ...] = ()
+    host_cpu: str = ""
+    host_memory_bytes: Figure | None = None
+    prices_usd: tuple[Price, ...] = ()
 
 
 class Model(Record, frozen=True, kw_only=True):
@@ -319,6 +342,7 @@ KINDS: dict[str, type[Record]] = {
     "flops": OpClass,
     "laws": Law,
     "parts": Part,
+    "machines": MachineRecord,
     "models": Model,
     "engines": Engine,
     "formats": Format,

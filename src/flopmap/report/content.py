@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from flopmap.diagnosis.verdict import CAUSE_OF
 from flopmap.ledger.ledger import DEVICE_BYTES
 from flopmap.quantity import amount, percent, seconds, significant
-from flopmap.report.data import KIND_NAMES
+from flopmap.report.data import KIND_NAMES, lora_data
+from flopmap.step import MAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from flopmap.diagnosis.verdict import Verdict
 
@@ -52,13 +53,34 @@ def headline(verdict: Verdict) -> str:
             return f"Impossible: {measured} a step beats the device floor of {device} on {part}"
         times = significant(verdict.over_floor)
         cause = verdict.causes[0].cause if verdict.causes else ""
-        answer = f"{measured} a step is {times}x the floor of {seconds(floor)}; likeliest cause: {cause}"
+        answer = (
+            f"{measured} a {step_word(verdict)} is {times}x the floor of {seconds(floor)}; likeliest cause: {cause}"
+        )
         return f"{answer} (of the floor itself, {binding} is {share})"
-    speed = significant(verdict.at_floor["tokens_per_second"])
-    answer = f"{seconds(floor)} a step at the floor on {part} ({speed} tokens/s): {binding} binds, {share} of the time"
+    speed = tokens_per_second(verdict, verdict.at_floor)
+    answer = f"{seconds(floor)} a {step_word(verdict)} at the floor on {part} ({speed} tokens/s): "
+    answer += f"{binding} binds, {share} of the time"
     if not verdict.memory.fits:
         return f"Does not fit{' (borderline)' if verdict.memory.borderline else ''}: {need(verdict)}; {answer}"
     return answer
+
+
+def step_word(verdict: Verdict) -> str:
+    """What a step is called: with drafts it is a cycle, in diffusion a pass."""
+    scenario = verdict.pricing.scenario
+    return "cycle" if verdict.drafts else "pass" if scenario.blocks and scenario.phase == "decode" else "step"
+
+
+def tokens_per_second(verdict: Verdict, used: dict[str, float]) -> str:
+    """Tokens a second; a range where nobody says how many drafts are accepted."""
+    low, high = verdict.pricing.scenario.kept
+    speed = used["tokens_per_second"]
+    return significant(speed) if low == high else f"{significant(speed)} to {significant(speed * high / low)}"
+
+
+def between(pair: tuple[float, float], write: Callable[[float], str] = significant) -> str:
+    """A pair as one figure where both are the same."""
+    return write(pair[0]) if pair[0] == pair[1] else f"{write(pair[0])} to {write(pair[1])}"
 
 
 def need(verdict: Verdict) -> str:
@@ -85,14 +107,35 @@ def subject(verdict: Verdict) -> str:
         what.append(
             f"prompt {scenario.input_len:,}" + (f" after {scenario.cached_len:,} cached" if scenario.cached_len else "")
         )
+    if scenario.images and scenario.phase != "decode":
+        what.append(f"{scenario.images:,} image{'s' * (scenario.images > 1)} of {scenario.image_tokens:,} tokens")
+    what += beside(verdict)
     engine = scenario.engine.id + (", eager" if scenario.eager else "")
     where = f"{scenario.model.name} ({formats}) on {scenario.machine.part.id}"
     return f"{where} | {scenario.phase}, {', '.join(what)} | engine: {engine}"
 
 
+def beside(verdict: Verdict) -> list[str]:
+    """Drafts, blocks and adapters in few words."""
+    scenario, words = verdict.pricing.scenario, []
+    if scenario.speculation:
+        rate = scenario.speculation.acceptance
+        accepted = "acceptance unknown" if rate is None else f"{percent(rate)} accepted"
+        words.append(f"{scenario.speculation.tokens} drafted ({scenario.speculation.method}), {accepted}")
+    if scenario.blocks and scenario.phase == "decode":
+        words.append(f"block {scenario.blocks.block} in {scenario.blocks.steps} passes")
+    if scenario.adapters:
+        words.append(f"{scenario.adapters.loaded} LoRA of rank {scenario.adapters.rank}")
+    return words
+
+
 def paragraphs(verdict: Verdict) -> list[str]:
     """The sentences below the answer."""
     lines = [subject(verdict)]
+    towers = sum(line.seconds for line in verdict.pricing.lines if line.line.op.stack != MAIN)
+    if towers:
+        share = percent(towers / verdict.pricing.operation_seconds)
+        lines.append(f"What runs before the main layers is {share} of the floor: {seconds(towers)}.")
     if verdict.measured:
         lines.append(f"That is {verdict.meaning}.")
         lines += [f"{percent(cause.weight)} {cause.cause}. To confirm: {cause.check}." for cause in verdict.causes]
@@ -144,7 +187,8 @@ def bar(share: float, width: int = 24) -> str:
 def by_op(verdict: Verdict) -> Table:
     """Where the floor's time goes, longest first."""
     pricing = verdict.pricing
-    lines = sorted(pricing.lines, key=lambda line: -line.seconds)
+    running = [line for line in pricing.lines if not line.line.op.idle]
+    lines = sorted(running, key=lambda line: -line.seconds)
     rows = [
         (
             f"{line.line.op.name} x{line.line.op.count}",
@@ -222,8 +266,32 @@ def account(verdict: Verdict) -> Table:
     used = verdict.at_measured or verdict.at_floor
     when = "measured" if verdict.at_measured else "at the floor"
     rows.append(("MBU, MFU", f"{percent(used['mbu'])}, {percent(used['mfu'])}", when))
-    rows.append(("throughput", f"{significant(used['tokens_per_second'])} tokens/s", when))
+    rows.append(("throughput", f"{tokens_per_second(verdict, used)} tokens/s", when))
+    rows += drafted(verdict) + adapted(verdict)
     return Table("Account of the step", ("", "", ""), rows)
+
+
+def drafted(verdict: Verdict) -> list[tuple[str, str, str]]:
+    """What drafts buy, or the tokens of a pass."""
+    found, scenario = verdict.drafts, verdict.pricing.scenario
+    if found is None:
+        passed = [("tokens a pass", significant(scenario.kept[0]), "of each sequence")]
+        return passed if scenario.blocks and scenario.phase == "decode" else []
+    share = percent(found.drafter_seconds / verdict.pricing.operation_seconds)
+    held = f"{found.drafter_parameters:,.0f} parameters, {amount(found.drafter_bytes, 'B')}"
+    pays = "none is enough" if found.break_even is None else f"{percent(found.break_even)} accepted"
+    rows = [
+        ("tokens a cycle", between(found.tokens_per_cycle), "expected, of each sequence"),
+        ("time a token", between(found.seconds_per_token, seconds), f"{seconds(found.plain_seconds)} without drafts"),
+        ("speed-up", f"{between(found.speedup)}x", f"drafts pay from: {pays}"),
+    ]
+    return [*rows, ("drafter", held, f"{share} of the cycle")] if found.drafter_bytes else rows
+
+
+def adapted(verdict: Verdict) -> list[tuple[str, str, str]]:
+    """Parameters and matrices of the adapters."""
+    data = lora_data(verdict.pricing)
+    return [("one adapter", f"{data['parameters']:,} parameters", ", ".join(data["modules"]))] if data else []
 
 
 def footnotes(verdict: Verdict) -> list[str]:

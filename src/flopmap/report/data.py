@@ -8,6 +8,7 @@ from flopmap.ledger.ledger import DEVICE_BYTES
 from flopmap.records.book import to_data
 from flopmap.records.notation import text
 from flopmap.records.resolve import cost_texts, parse_once
+from flopmap.step import MAIN
 
 if TYPE_CHECKING:
     from flopmap.diagnosis.verdict import Verdict
@@ -39,6 +40,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
             "device": pricing.device_seconds,
             "operation": pricing.operation_seconds,
             "engine": pricing.engine_seconds,
+            "towers": sum(line.seconds for line in pricing.lines if line.line.op.stack != MAIN),
         },
         "estimate_seconds": to_data(estimate) if estimate else {"value": None, "low": None, "high": None},
         "measured_seconds": measured.seconds if measured else None,
@@ -50,6 +52,10 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
         "bound_by": verdict.bound_by,
         "elasticity": verdict.elasticity,
         "doubling": to_data(verdict.doublings),
+        "tokens_per_step": dict(zip(("low", "high"), map(whole, pricing.scenario.kept), strict=True)),
+        "speculation": speculation_data(verdict),
+        "denoising": to_data(pricing.scenario.blocks),
+        "lora": lora_data(pricing),
         "utilisation": {"floor": verdict.at_floor, "measured": verdict.at_measured},
         "ops": [op_data(line, pricing) for line in pricing.lines],
         "levers": to_data(verdict.levers),
@@ -82,6 +88,38 @@ def scenario_data(verdict: Verdict) -> dict[str, Any]:
         "context_len": scenario.context_len,
         "input_len": scenario.input_len,
         "cached_len": scenario.cached_len,
+        "images": scenario.images,
+        "image_tokens": scenario.image_tokens,
+    }
+
+
+def speculation_data(verdict: Verdict) -> dict[str, Any] | None:
+    """Drafts: what is drafted and with what, and what they buy."""
+    speculation = verdict.pricing.scenario.speculation
+    if speculation is None:
+        return None
+    bought = to_data(verdict.drafts) if verdict.drafts else {}
+    return {
+        "method": speculation.method,
+        "model": speculation.drafter.name if speculation.drafter else None,
+        "num_speculative_tokens": speculation.tokens,
+        "acceptance_rate": speculation.acceptance,
+        **{name: whole(number) for name, number in bought.items()},
+    }
+
+
+def lora_data(pricing: Pricing) -> dict[str, Any] | None:
+    """Adapters; ``parameters`` are those of one."""
+    adapters = pricing.scenario.adapters
+    if adapters is None:
+        return None
+    held = sum(line.costs["parameters"] for line in pricing.lines if line.line.op.op_class == "lora")
+    targets = sorted({adapted.name for adapted in adapters.adapted})
+    return {
+        "rank": adapters.rank,
+        "max_loras": adapters.loaded,
+        "modules": targets,
+        "parameters": whole(held / adapters.loaded),
     }
 
 
@@ -123,12 +161,13 @@ def totals_data(pricing: Pricing) -> dict[str, Any]:
 def op_data(line: PricedLine, pricing: Pricing) -> dict[str, Any]:
     """One op. ``formula`` is the one of the resource that binds it (the largest kind of bytes, when memory does)."""
     record = line.line.op_class
-    resource = binding_resource(line)
+    resource = "resident" if line.line.op.idle else binding_resource(line)
     formula = cost_texts(record, pricing.scenario.conventions).get(resource, "0")
     return {
         "class": record.id,
         "name": line.line.op.name,
         "count": line.line.op.count,
+        "idle": line.line.op.idle,
         "matrix_flop": whole(line.costs["matrix"]),
         "vector_flop": whole(line.costs["vector"]),
         "exp_op": whole(line.costs["exp"]),

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flopmap.floor.roofline import PROPERTY_OF
+from flopmap.ledger.ledger import op_costs
 from flopmap.quantity import seconds
 from flopmap.records.formula import bind, symbols
 from flopmap.records.notation import number_text, text
 from flopmap.records.resolve import cost_texts, law, parse_once
 from flopmap.records.types import Law, Source
-from flopmap.scenario import ScenarioError
+from flopmap.step import ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,8 +55,12 @@ def _lines(line: PricedLine, pricing: Pricing, book: Book) -> Iterator[str]:
     about = f"record flops/{record.id}, {record.status}, confidence {record.confidence:g}"
     yield f"class {record.id} ({record.title}), {op.count} a step; {about}"
     yield ""
+    if op.idle:
+        yield "  held in memory; this step does not run it"
+    spent = op_costs(op, record, pricing.scenario.conventions)  # what does not run, or holds nothing, spends less
     for resource, formula in cost_texts(record, pricing.scenario.conventions).items():
-        yield from _cost(line, resource, formula, pricing)
+        if resource in spent:
+            yield from _cost(line, resource, formula, pricing)
     yield ""
     yield from _times(line, pricing, book)
     yield ""

@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from flopmap.floor.drafts import left_out
 from flopmap.floor.roofline import price
 from flopmap.floor.summary import memory
 from flopmap.model.architecture import Attention, Experts, FeedForward, Layer
+from flopmap.model.reading import read_model
 from flopmap.quantity import amount, percent
 from flopmap.report.data import whole
 from flopmap.scenario import Request, make
 
 if TYPE_CHECKING:
     from flopmap.floor.roofline import Pricing
+    from flopmap.model.architecture import Architecture
     from flopmap.records.book import Book
     from flopmap.scenario import Scenario
 
@@ -24,7 +27,7 @@ PLACES = {"embedding": "embedding", "position_embedding": "embedding", "lm_head"
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model counts to. Bytes in its own format; FLOP of one decoded token by context."""
+    """What a model counts to: bytes in its own format, FLOP of a decoded token by context, and of an image's towers."""
 
     name: str
     family: str
@@ -36,6 +39,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     kv_bytes_per_token: float
     state_bytes_per_sequence: float
     flop_per_token: dict[int, int]
+    flop_per_image: int
     hidden: int
     vocab: int
     layers: str
@@ -46,14 +50,16 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
 def account(name: str, book: Book) -> Account:
     """The account of a model given by id, alias or path. Raises what :func:`flopmap.scenario.make` raises."""
-    first = _price(name, 1, book)
-    checkpoint = first.scenario.model
+    checkpoint = read_model(name, book)
     architecture = checkpoint.architecture
+    image = _price(Request(model=name, on=ANY_PART, phase="encode", images=1), book) if architecture.images else None
+    first = image if image and not architecture.vocab else _decode(name, 1, book)
     longest = architecture.positions or CONTEXTS[-1]
     contexts = [context for context in CONTEXTS if context <= longest] or [longest]
-    pricings = {context: _price(name, context, book) for context in contexts}
+    pricings = {context: _decode(name, context, book) for context in contexts} if architecture.vocab else {}
     held = memory(first, book)
-    drawn, legend = pattern(architecture.layers)
+    towers = [stack.layers for stack in architecture.stacks if stack.layers]
+    drawn, legend = pattern(architecture.layers or towers[0])
     return Account(
         name=first.scenario.model.name,
         family=architecture.family,
@@ -65,17 +71,30 @@ def account(name: str, book: Book) -> Account:
         kv_bytes_per_token=held.kv_bytes_per_token,
         state_bytes_per_sequence=held.state_bytes_per_sequence,
         flop_per_token={context: whole(pricing.totals["matrix"]) for context, pricing in pricings.items()},
+        flop_per_image=whole(image.totals["matrix"]) if image else 0,
         hidden=architecture.hidden,
         vocab=architecture.vocab,
         layers=drawn,
         legend=legend,
-        assumptions=checkpoint.assumptions,
-        not_counted=checkpoint.not_counted,
+        assumptions=(*checkpoint.assumptions, *_passes(architecture)),
+        not_counted=(*checkpoint.not_counted, *left_out(first.scenario, book)),
     )
 
 
-def _price(name: str, context: int, book: Book) -> Pricing:
-    return price(make(Request(model=name, on=ANY_PART, phase="decode", batch_size=1, context_len=context), book), book)
+def _decode(name: str, context: int, book: Book) -> Pricing:
+    return _price(Request(model=name, on=ANY_PART, phase="decode", batch_size=1, context_len=context), book)
+
+
+def _price(request: Request, book: Book) -> Pricing:
+    return price(make(request, book), book)
+
+
+def _passes(architecture: Architecture) -> tuple[str, ...]:
+    """What a decoded token of a diffusion language model is."""
+    if architecture.denoising is None:
+        return ()
+    what = f"a block of {architecture.denoising.block} tokens after the cache"
+    return (f"a token a pass; a pass reads {what if architecture.denoising.cached else 'the whole sequence'}",)
 
 
 def _formats(scenario: Scenario) -> str:
@@ -173,7 +192,12 @@ def lines(found: Account) -> list[str]:
         f"  where: {places}",
         f"  weights: {amount(found.weight_bytes, 'B')} ({found.weight_format})",
         f"  cache: {found.kv_bytes_per_token:,.0f} B a token{state}",
-        f"  a decoded token: {flop}",
+        *([f"  a decoded token: {flop}"] if flop else []),
+        *(
+            [f"  an image of 1024x1024: {amount(found.flop_per_image, 'FLOP')} in towers"]
+            if found.flop_per_image
+            else []
+        ),
         f"  hidden {found.hidden:,}, vocabulary {found.vocab:,}, layers: {found.layers}",
         *(f"    {letter}: {words}" for letter, words in found.legend.items()),
         *(f"  assumed: {note}" for note in found.assumptions),

@@ -20,6 +20,15 @@ WIDTH = 132  # where there is no terminal to ask
 
 def write(verdict: Verdict, out: TextIO) -> None:
     """The answer, then the evidence. Colour only where the terminal has it and NO_COLOR is not set."""
+    _draw(out, verdict, answer=True)
+
+
+def write_evidence(verdict: Verdict, out: TextIO) -> None:
+    """The tables and footnotes, below an answer that is written already."""
+    _draw(out, verdict, answer=False)
+
+
+def _draw(out: TextIO, verdict: Verdict, *, answer: bool) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -33,9 +42,10 @@ def write(verdict: Verdict, out: TextIO) -> None:
         force_terminal=not plain,
         color_system=None if plain else "auto",
     )
-    console.print(Text(content.headline(verdict), style="bold"), soft_wrap=True)
-    for line in content.paragraphs(verdict):
-        console.print(Text(line), soft_wrap=True)
+    if answer:
+        console.print(Text(content.headline(verdict), style="bold"), soft_wrap=True)
+        for line in content.paragraphs(verdict):
+            console.print(Text(line), soft_wrap=True)
     for table in content.tables(verdict):
         if not table.rows:
             continue

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from flopmap.quantity import shown
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "olmo",
         "olmo2",
         "olmo3",
+        "paddleocr_vl_text",
         "seed_oss",
         "smollm3",
         "stablelm",
@@ -105,6 +108,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "bigbird_pegasus",
         "blenderbot",
         "blenderbot-small",
+        "m2m_100",
         "marian",
         "mbart",
         "mvp",
@@ -205,9 +209,36 @@ MODULES: dict[str, tuple[str, ...]] = {
         "zamba",
         "zamba2",
     ),
+    "t5": ("mt5", "t5", "umt5"),
+    "pictures_alone": (
+        "aimv2_vision_model",
+        "beit",
+        "clip_vision_model",
+        "data2vec-vision",
+        "deit",
+        "dinov2",
+        "dinov2_with_registers",
+        "dinov3_vit",
+        "ijepa",
+        "siglip_vision_model",
+        "vit",
+        "vit_msn",
+    ),
+    "pictures_tiled": ("mllama_text_model",),
     "streams": ("qwen4_exp_text",),
     "inkling": ("inkling2_text", "inkling_text"),
     "convolution": ("lfm2", "lfm2_moe", "lfm3", "recurrent_gemma", "zaya"),
+    "encoders": (
+        "albert",
+        "deberta-v2",
+        "distilbert",
+        "eurobert",
+        "gte",
+        "jina_embeddings_v3",
+        "modernbert",
+        "mpnet",
+        "nomic_bert",
+    ),
     "remote": (
         "bailing_moe",
         "bailing_moe_v2",
@@ -223,6 +254,8 @@ MODULES: dict[str, tuple[str, ...]] = {
         "step3p7",
     ),
     "kimi": ("bailing_hybrid", "kimi_linear"),
+    "diffusion": ("Dream", "Fast_dLLM_Qwen", "llada", "llada2_moe", "sdar", "sdar_moe"),
+    "drafters": ("eagle", "eagle3", "medusa"),
     "linear": (
         "lara_mini",
         "minimax",
@@ -232,22 +265,74 @@ MODULES: dict[str, tuple[str, ...]] = {
         "qwen3_next",
     ),
 }
+# types around a text model, with towers before it
+AROUND: dict[str, tuple[str, ...]] = {
+    "pictures": (
+        "deepseek_vl",
+        "gemma3",
+        "idefics3",
+        "lfm2_vl",
+        "lighton_ocr",
+        "llava",
+        "llava_next",
+        "llava_next_video",
+        "llava_onevision",
+        "mistral3",
+        "paligemma",
+        "shieldgemma2",
+        "smolvlm",
+        "video_llava",
+        "vipllava",
+    ),
+    "pictures_native": (
+        "cosmos3_omni",
+        "exaone4_5",
+        "glm46v",
+        "glm4v",
+        "glm4v_moe",
+        "glm_ocr",
+        "glmga",
+        "kimi_k25",
+        "minimax_m3_vl",
+        "paddleocr_vl",
+        "qwen2_5_vl",
+        "qwen2_vl",
+        "qwen3_5",
+        "qwen3_5_moe",
+        "qwen3_vl",
+        "qwen3_vl_moe",
+        "video_llama_3",
+    ),
+    "pictures_tiled": (
+        "aria",
+        "aya_vision",
+        "cohere2_vision",
+        "gemma4",
+        "idefics2",
+        "internvl",
+        "llama4",
+        "mllama",
+        "ovis2",
+        "qianfan_ocr",
+    ),
+}
+AROUND_INDEX = {family: module for module, families in AROUND.items() for family in families}
 INDEX = {family: module for module, families in MODULES.items() for family in families}
+OWN_NAMES = ("diffusion", "drafters")  # modules whose classes end otherwise
+KNOWN = tuple(sorted({*INDEX, *AROUND_INDEX}))
 EXPERT_FIELDS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_intermediate_size", "kv_lora_rank")
-HEADS = ("ForCausalLM", "ForConditionalGeneration", "GenerationDecoder", "LMHeadModel", "ModelWithLMHead")
+HEADS = ("MTModel", "ForCausalLM", "ForConditionalGeneration", "GenerationDecoder", "LMHeadModel", "ModelWithLMHead")
+PICTURE_HEADS = ("Model", "ForImageClassification", "WithProjection")
 
 
 def read_family(config: Config) -> Architecture:
     """The architecture of a config. Raises :class:`ConfigError` for a family that is not understood."""
-    family = config.string("model_type")
+    family = family_of(config)
     if not family:
         raise config.error("model_type", "is missing, so this is no model config that is understood")
     if family not in INDEX:
         raise config.error("model_type", f"{shown(family)} is not understood{_nearest(family)}")
-    for name in config.strings("architectures"):
-        if not name.endswith(HEADS):
-            understood = f"understood: names that end in {', '.join(HEADS)}"
-            raise config.error("architectures", f"{shown(name)} is not understood ({understood})")
+    task = _task(config, INDEX[family])
     if INDEX[family] == "dense":
         for field in EXPERT_FIELDS:
             if config.fields.get(field):
@@ -255,13 +340,49 @@ def read_family(config: Config) -> Architecture:
                 raise config.error(field, message)
     module = importlib.import_module(f"flopmap.model.families.{INDEX[family]}")
     architecture: Architecture = module.FAMILIES[family](config)
-    return architecture
+    if task == "generate" and INDEX[family] != "encoders":
+        return architecture
+    from flopmap.model.families.encoders import with_task
+
+    return with_task(architecture, config, "masked" if task == "generate" else task)
+
+
+def _task(config: Config, module: str) -> str:
+    """What the class that a config names does: generate text, unless its name says otherwise."""
+    if module in OWN_NAMES:
+        return "generate"
+    heads = PICTURE_HEADS if module == "pictures_alone" else HEADS
+    tasks = {"ForMaskedLM": "masked", "ForSequenceClassification": "sequence", "Model": "plain"}
+    for name in config.strings("architectures"):
+        if name.endswith(heads):
+            continue
+        for ending, task in tasks.items():
+            if name.endswith(ending):
+                return task
+        understood = f"understood: names that end in {', '.join((*heads, *tasks))}"
+        raise config.error("architectures", f"{shown(name)} is not understood ({understood})")
+    return "generate"
+
+
+def read_around(config: Config, text: Architecture) -> Architecture:
+    """A text model with the towers of the config around it. The family must be one of ``AROUND_INDEX``."""
+    family = config.string("model_type")
+    module = importlib.import_module(f"flopmap.model.families.{AROUND_INDEX[family]}")
+    whole: Architecture = module.AROUND[family](config, text)
+    return msgspec.structs.replace(whole, family=family)
+
+
+def family_of(config: Config) -> str:
+    """The ``model_type``; EAGLE-3 heads carry that of their one layer."""
+    if any("eagle3" in name.lower() for name in config.strings("architectures")):
+        return "eagle3"
+    return config.string("model_type")
 
 
 def _nearest(family: str) -> str:
     """The families whose names look most alike, and where to find them all."""
     import difflib
 
-    close = difflib.get_close_matches(family, INDEX, n=3)
+    close = difflib.get_close_matches(family, KNOWN, n=3)
     hint = f"; nearest: {', '.join(close)}" if close else ""
-    return f"{hint} (all {len(INDEX)} families: flopmap models --families)"
+    return f"{hint} (all {len(KNOWN)} families: flopmap models --families)"

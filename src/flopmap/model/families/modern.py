@@ -378,4 +378,5 @@ FAMILIES: dict[str, Callable[[Config], Architecture]] = {
     "smollm3": smollm3,
     "stablelm": stablelm,
     "starcoder2": starcoder2,
+    "paddleocr_vl_text": ernie,
 }

@@ -1,0 +1,1 @@
+"""Readers of what people have in hand, one file a format."""
