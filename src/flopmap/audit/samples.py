@@ -9,10 +9,10 @@ from flopmap.audit.kernel_names import KERNELS, NAMES, TYPE_COLUMNS, TYPE_NAMES,
 from flopmap.audit.kernels import NO_WINDOW, Unpriced, kernel_symbols, labels, measured_seconds, shape_columns
 from flopmap.audit.names import part_id
 from flopmap.estimate.kernels import NoFigureError, kernel_rates, kernel_seconds, link_rates
+from flopmap.precision import element_bytes
 from flopmap.records.book import UnknownRecordError
 from flopmap.records.formula import array_namespace, code, compiled, symbols
 from flopmap.records.types import Format, Part
-from flopmap.scenario import element_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
