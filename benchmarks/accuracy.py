@@ -45,7 +45,8 @@ HEAD = """# How near the laws of kernel times come
 Made by `python benchmarks/accuracy.py --write` from the tables of aiconfigurator-core {version}: kernel timings that
 its publisher measured with TensorRT-LLM, vLLM, SGLang and NCCL. Each line is the error |law / measured - 1| over shapes
 that were **kept out of the fit**: one in four, by N and K of a GEMM, batch and context of attention, the shape of the
-experts, message and ranks of a collective. All rows of a shape are on one side. The laws are records (`gemm-time`,
+experts, message and ranks of a collective. All rows of a shape are on one side; of several kernels that a table names
+for one kind, the one with the most rows counts. The laws are records (`gemm-time`,
 `decode-attention-time`, `experts-time` ...), and so are their figures (`efficiency/<part>`): {fits} fits of 6 to 18
 figures, which `python benchmarks/calibrate.py --write` derives. A line pools the engines and variants of a part, kernel
 and its types (attention with a window, heads that share no keys, routing of experts); *other versions* are rows of
