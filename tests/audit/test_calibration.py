@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import csv
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pytest
+from ruamel.yaml import YAML
 
 from flopmap.audit.calibration import KEPT_OUT, SHAPE, fit_rows, free, kept_out, read
 from flopmap.audit.samples import LAWS, timed
 from flopmap.machine.machine import on_chip_bytes
-from flopmap.records.types import Law, Part
+from flopmap.records.types import Efficiency, Law, Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from flopmap.audit.calibration import Read
     from flopmap.records.book import Book
     from flopmap.records.types import Fit
 
+CALIBRATE = Path(__file__).parents[2] / "benchmarks" / "calibrate.py"
 H100 = "NVIDIA H100 80GB HBM3"
 GEMM = {
     "framework": "VLLM", "version": "0.24.0", "device": H100, "op_name": "gemm", "kernel_source": "linear",
@@ -227,3 +232,26 @@ def test_what_is_free_are_the_figures_of_the_law_and_starts_are_in_range(law_id:
         assert found["memory_fraction"].high == 1
         assert found["peak_fraction"].high == pytest.approx(1.98 / 1.83)  # the clock that is highest over the rated one
         assert found["hot_bytes"].high == on_chip_bytes(part)
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, str(CALIBRATE), *words], capture_output=True, text=True, check=True)
+
+
+def test_a_refit_from_fresh_rows_is_one_command_and_gives_the_same_record(tmp_path: Path, book: Book) -> None:
+    rows = list(synthetic(book))
+    for name, order in (("first", rows), ("second", rows[::-1])):
+        (tmp_path / name / "system").mkdir(parents=True)
+        table(tmp_path / name / "system", *order, {**GEMM, "m": "many"})
+        ran = run("--rows", str(tmp_path / name), "--part", "h100", "--write", str(tmp_path / f"{name}-book"))
+        assert f"rows.csv:{len(rows) + 2}: a shape is missing or not positive (1 rows)" in ran.stderr
+        assert "[####################] h100-sxm 1/1" in ran.stderr
+        assert "gemm bf16 vllm 0.24.0" in ran.stdout
+    first, second = (tmp_path / f"{name}-book" / "h100-sxm.yaml" for name in ("first", "second"))
+    assert first.read_text() == second.read_text()
+    record = msgspec.convert(YAML(typ="safe").load(first), Efficiency)
+    assert (record.part, record.sources, len(record.fits)) == ("h100-sxm", ("aiconfigurator",), 1)
+    assert record.fits[0].figures == fitted(tmp_path, book).figures
