@@ -115,6 +115,7 @@ def test_only_wanted_parts_are_read(tmp_path: Path, book: Book) -> None:
         (PREFILL, {"kv_cache_dtype": "fp3"}, "cache 'fp3': unknown"),
         (REDUCE, {"allreduce_dtype": "fp64"}, "dtype 'fp64' of a message: unknown (accepted: bfloat16, half, int8)"),
         (REDUCE, {"num_gpus": 0}, "a shape is missing or not positive"),
+        (REDUCE, {"num_gpus": "inf"}, "a shape is missing or not positive"),
     ],
 )
 def test_a_malformed_row_is_named_with_its_line(
@@ -132,6 +133,16 @@ def test_a_broken_line_is_named(tmp_path: Path, book: Book) -> None:
     path = table(tmp_path, GEMM)
     path.write_text(path.read_text() + "only,three,cells\n")
     assert read([path], book).refused == {"rows.csv:3: 3 cells where the header has 10 columns": 1}
+
+
+def test_a_table_without_rows_or_without_times_is_no_table_of_kernels(tmp_path: Path, book: Book) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(",".join(GEMM) + "\n")
+    assert read([path], book) == ({}, {})
+    without = {name: value for name, value in GEMM.items() if name != "latency"}
+    assert reading(tmp_path, book, without).refused == {"rows.csv:2: latency is no positive number": 1}
+    message = {name: value for name, value in REDUCE.items() if name != "num_gpus"}
+    assert reading(tmp_path, book, message).refused == {"rows.csv:2: column 'num_gpus' is missing": 1}
 
 
 def test_the_newest_version_with_enough_rows_is_fitted(tmp_path: Path, book: Book) -> None:

@@ -111,6 +111,8 @@ def samples(block: Block, book: Book, parts: Collection[str] | None = None) -> I
     """The rows of a block by part (all, or these), kernel, data types, engine and version; or why they have no law."""
     import numpy as np
 
+    if not block.rows:
+        return
     measured = measured_seconds(block)
     left = np.isfinite(measured) & (measured > 0)
     if not left.all():
@@ -170,8 +172,8 @@ def _collective(
     part, family, dtype, engine, version, source = names
     missing = next((name for name in ("message_size", "num_gpus") if name not in block.numbers), None)
     if dtype not in MESSAGE_BYTES or missing:
-        wrong = f"column {missing!r} is missing" if missing else f"dtype {dtype!r} of a message: unknown"
-        yield Unpriced(f"{wrong} (accepted: {', '.join(MESSAGE_BYTES)})", rows)
+        unknown = f"dtype {dtype!r} of a message: unknown (accepted: {', '.join(MESSAGE_BYTES)})"
+        yield Unpriced(f"column {missing!r} is missing" if missing else unknown, rows)
         return
     columns = {
         "message": block.numbers["message_size"][rows] * MESSAGE_BYTES[dtype],
@@ -184,13 +186,13 @@ def _collective(
 
 
 def _good(found: Samples, rows: NDArray[np.int64]) -> Iterator[Samples | Unpriced]:
-    """The rows with all their shapes, windowed attention apart; the others are named."""
+    """The rows with all their shapes, by the variants of their kernel; the others are named."""
     import numpy as np
 
     columns = found.columns
-    good = np.all(
-        [(column > 0) | ((name in ("past", "gated")) & (column == 0)) for name, column in columns.items()], axis=0
-    )
+    may_be_none = ("past", "gated")
+    signs = [(column >= 0) if name in may_be_none else (column > 0) for name, column in columns.items()]
+    good = np.all([*signs, *map(np.isfinite, columns.values())], axis=0)
     if not good.all():
         yield Unpriced("a shape is missing or not positive", rows[~good])
     if "prefill" in found.kind.family and "new" in columns:
