@@ -43,6 +43,7 @@ SUITE = (
     "tests.physics.test_ops_of_encoders",
     "tests.physics.test_ops_of_drafts",
     "tests.physics.test_laws",
+    "tests.physics.test_kernel_time_reference",
     "tests.physics.test_kernel_times",
     "tests.physics.test_steps",
     "tests.physics.test_goldens",
