@@ -64,7 +64,7 @@ def gemm(v: Values) -> float:
 
 
 def experts(v: Values) -> float:
-    pairs = v["t"] * v["top_k"] * v["ranks"] ** v["crowding"]
+    pairs = float(v["t"] * v["top_k"] * v["ranks"] ** v["crowding"])
     touched = min(v["experts"] * (1 - (1 - v["top_k"] / v["experts"]) ** (v["t"] * v["evenness"])), pairs)
     times = []
     for shape in (1, 2):
@@ -119,7 +119,7 @@ def prefill(v: Values, *, latent: bool = False) -> float:
 
 def collective(v: Values, *, sums: bool = False) -> float:
     others, sent = v["ranks"] - 1, v["message"] * (v["ranks"] - 1) / v["ranks"] * (2 if sums else 1)
-    rate = v["link_bandwidth"] * v["link_fraction"] * (2 / v["ranks"]) ** v["crowding"]
+    rate = float(v["link_bandwidth"] * v["link_fraction"] * (2 / v["ranks"]) ** v["crowding"])
     once = v["fixed_seconds"] + others * v["rank_seconds"] + v["message"] * others / (rate * v["once_speed"])
     return min(once, v["around_fixed_seconds"] + others * v["rank_seconds"] + sent / rate)
 
@@ -185,7 +185,7 @@ def test_experts_in_plain_python(book: Book) -> None:
 
 def test_decode_attention_in_plain_python(book: Book) -> None:
     few = {"seqs": 1.0, "kv_heads": 1.0, "heads": 2.0}
-    others = (
+    others: tuple[Values, ...] = (
         {},
         TINY,
         SLOW,
