@@ -20,7 +20,7 @@ from flopmap.model.families import common, dense
 from flopmap.model.gguf_model import ARCHITECTURES
 from flopmap.model.methods import METHODS
 from flopmap.records.book import BOOK
-from flopmap.records.types import KINDS, Law, OpClass
+from flopmap.records.types import KINDS, Efficiency, Fit, Law, OpClass
 from flopmap.records.yaml_file import read_file
 from tests.docs.counts import SENTENCES, Sentence, facts, names, pattern
 from tests.docs.examples import (
@@ -119,7 +119,7 @@ def test_an_example_runs_and_prints_what_is_pasted_below_it(example: Example) ->
 
 
 def test_each_document_has_examples() -> None:
-    without = {"design.md", "errata.md", "oracle.md", "soundness.md"}
+    without = {"accuracy.md", "design.md", "errata.md", "oracle.md", "soundness.md"}
     assert {example.document for example in all_examples()} == {path.name for path in DOCUMENTS} - without
 
 
@@ -431,3 +431,36 @@ def test_the_floor_of_large_gemms_is_close() -> None:
         (cells,) = [cells for cells in rows(page) if cells[:3] == [part, "gemm", "bf16"]]
         assert cells[5] == "0"
         assert float(cells[9]) <= 1.6
+
+
+# -- accuracy ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_accuracy_page_is_that_of_the_records(book: Book) -> None:
+    # rows kept out, rows of other versions, and the median errors of the fits, by part, kernel and types
+    known: dict[tuple[str, ...], list[Fit]] = {}
+    for name in book.ids("efficiency"):
+        for fit in book.record(Efficiency, name).fits:
+            types = f"{fit.dtype} over {fit.kv_dtype}" if fit.kv_dtype else fit.dtype
+            known.setdefault((name, fit.family, types), []).append(fit)
+    page = (ROOT / "docs" / "accuracy.md").read_text()
+    listed = {tuple(cells[:3]): cells[3:] for cells in rows(page)[1:]}
+    assert listed.keys() == known.keys()
+    for key, cells in listed.items():
+        kept, others = int(cells[0].replace(",", "")), int(cells[3].replace(",", ""))
+        fits = known[key]
+        assert kept == sum(fit.kept_out.rows for fit in fits), key
+        assert others == sum(fit.other_versions.rows for fit in fits if fit.other_versions), key
+        # the median of pooled rows lies between those of its parts; the page rounds to a tenth of a percent
+        median, far = (float(cell.rstrip("%")) / 100 for cell in cells[1:3])
+        medians, tenths = ([getattr(fit.kept_out, name) for fit in fits] for name in ("median", "nine_in_ten"))
+        assert min(medians) - 0.0006 <= median <= max(medians) + 0.0006, key
+        assert min(tenths) - 0.0006 <= far <= max(tenths) + 0.0006, key
+    counted = re.search(r"(\d+) fits of .*?(\d+) of (\d+) lines have a median within the aim", page, re.DOTALL)
+    assert counted
+    aims = {"gemm": 5.0, "decode attention": 6.0, "prefill attention": 6.0, "MLA decode": 10.0, "MLA prefill": 10.0}
+    aims |= {"experts": 10.0}
+    near = sum(float(cells[1].rstrip("%")) <= aims.get(key[1], 15.0) for key, cells in listed.items())
+    assert int(counted[1]) == sum(map(len, known.values()))
+    assert abs(int(counted[2]) - near) <= 1  # a median that rounds to the aim may be above it
+    assert int(counted[3]) == len(listed)

@@ -1,4 +1,4 @@
-"""Encoders and encoder-decoders of the book: published counts, lengths, and where an encoder is bound by its weights."""
+"""Encoders and encoder-decoders of the book: published counts, lengths, and where an encoder leaves its weights behind."""
 
 from __future__ import annotations
 

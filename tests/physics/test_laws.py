@@ -143,6 +143,40 @@ def test_an_element_has_its_bits_and_its_share_of_scales(book: Book) -> None:
     assert by_law(book, "formats", "element_bytes", bits=4, group=128, scale_bits=16, zero_bits=4) == 4.15625 / 8
 
 
+# Sentences in test_kernel_times.py
+BOTH = {"moved", "hot", "memory_seconds", "tile_seconds", "longer", "both_seconds", "seconds"}
+TILED = {"places", "waves", "turns", "key_seconds", *BOTH}
+DECODE = {
+    "keys",
+    "groups",
+    "group_heads",
+    "row_width",
+    "pair_flop",
+    "output_width",
+    "tiles",
+    "splits",
+    "combined",
+    *TILED,
+}
+PREFILL = {"length", "keys", "most_keys", "key_heads", "width", *TILED}
+COLLECTIVE = {"sent", "share", "once_seconds", "around_seconds", "seconds"}
+OF_SHAPE = ("tiles{}", "splits{}", "waves{}", "turns{}", "shape{}_seconds")
+OF_EXPERTS = ("up{}_waves", "up{}_seconds", "down{}_waves", "down{}_seconds")
+KERNEL_LAWS = {
+    "kernel-time": BOTH,
+    "gemm-time": {*BOTH, *(name.format(shape) for name in OF_SHAPE for shape in (1, 2, 3))},
+    "experts-time": {
+        *BOTH,
+        *("pairs", "touched", "expert_rows"),
+        *(name.format(shape) for name in OF_EXPERTS for shape in (1, 2)),
+    },
+    "decode-attention-time": DECODE,
+    "decode-latent-attention-time": DECODE,
+    "prefill-attention-time": PREFILL,
+    "prefill-latent-attention-time": PREFILL,
+    "collective-time": COLLECTIVE,
+    "all-reduce-time": COLLECTIVE,
+}
 LAWS = {
     "capacity": {"max_sequences"},
     "denoising": {"tokens_per_pass"},  # test_ops_of_drafts.py
@@ -166,6 +200,7 @@ LAWS = {
         *("matrix_seconds", "vector_seconds", "exp_seconds", "memory_seconds", "device_bytes"),
         "seconds",
     },
+    **KERNEL_LAWS,
     "speculative-decoding": {"tokens_per_cycle", "seconds_per_token", "speedup"},  # test_ops_of_drafts.py
     "utilisation": {"mbu", "mfu", "tokens_per_second"},
 }

@@ -76,6 +76,7 @@ def test_mutations_of_a_formula() -> None:
     assert set(mutations("max(a - 1, b)")) >= {"a - 1", "b", "min(a - 1, b)", "max(a + 1, b)", "max(a, b)"}
     assert mutations("new") == ["2 * new"]
     assert mutations("1") == ["2"]
+    assert set(mutations("a ** 16")) == {"a", "16", "a * 16", "a ** 15"}  # the language has no exponent of 17
 
 
 def test_no_mutant_reads_as_the_formula_that_it_changes(built: Built) -> None:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 KINDS = (
-    "flops, laws, parts, machines, models, engines, formats, levers, readings, measurements, crossovers, traps, "
-    "kernels, claims, sources"
+    "flops, laws, parts, machines, models, engines, formats, levers, readings, measurements, crossovers, efficiency, "
+    "traps, kernels, claims, sources"
 )
 ENGINE_FIELDS = (
     "aliases, confidence, defaults, graphs, host_seconds_per_step, launch_seconds, notes, see, sources, status, "

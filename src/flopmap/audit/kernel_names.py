@@ -29,6 +29,7 @@ _EXPERTS = {
     "experts": "experts / expert_parallel",
     "top_k": "top_k / expert_parallel",  # of a rank, on average
     "bias": "0",
+    "ranks": "expert_parallel",
 }
 KERNELS = {
     "gemm": Kernel("weight-gemm", {"d_in": "k", "d_out": "n", "bias": "0"}, "1", "m", "0", times="groups"),

@@ -74,13 +74,13 @@ def price(block: Block, book: Book) -> list[Priced | Unpriced]:
 
     if not block.rows:
         return []
-    measured = _seconds(block)
+    measured = measured_seconds(block)
     found: list[Priced | Unpriced] = []
     left = np.isfinite(measured) & (measured > 0)
     if not left.all():
         found.append(Unpriced("latency is no positive number", np.flatnonzero(~left)))
     part_of, kernel_of, type_of = (
-        _labels(block, names) for names in (("hardware", "device"), ("kernel", "op_name"), TYPE_COLUMNS)
+        labels(block, names) for names in (("hardware", "device"), ("kernel", "op_name"), TYPE_COLUMNS)
     )
     for part_code, part_name in enumerate(part_of.names):
         of_part = left & (part_of.codes == part_code)
@@ -110,7 +110,7 @@ def _price(
         return [Unpriced(f"kernel {kernel_name!r}: no op class for it", rows)]
     if dtype not in TYPES:
         return [Unpriced(f"dtype {type_name!r}: unknown (accepted: {', '.join((*TYPES, *TYPE_NAMES))})", rows)]
-    caches = _labels(block, ("kv_dtype", "kv_cache_dtype"))
+    caches = labels(block, ("kv_dtype", "kv_cache_dtype"))
     found: list[Priced | Unpriced] = []
     for cache in np.unique(caches.codes[rows]):
         cached = TYPE_NAMES.get(caches.names[cache], caches.names[cache]) or dtype
@@ -122,7 +122,7 @@ def _price(
         if function is None:
             found.append(Unpriced(f"{part.id} has no peak on record for {dtype}", where))
             continue
-        columns, absent = _columns(block, where, kernel, function.columns)
+        columns, absent = shape_columns(block, where, kernel, function.columns)
         if absent:
             found.append(Unpriced(f"column {absent!r} is missing or empty", where))
             continue
@@ -135,7 +135,7 @@ def _price(
     return found
 
 
-def _seconds(block: Block) -> Array:
+def measured_seconds(block: Block) -> Array:
     """The measured times; tables give microseconds (``latency_us``) or milliseconds (``latency``)."""
     import numpy as np
 
@@ -146,7 +146,8 @@ def _seconds(block: Block) -> Array:
     return np.full(block.rows, np.nan)
 
 
-def _labels(block: Block, names: tuple[str, ...]) -> Labels:
+def labels(block: Block, names: tuple[str, ...]) -> Labels:
+    """The first of these columns of words that the block has; empty words where it has none."""
     import numpy as np
 
     for name in names:
@@ -155,7 +156,9 @@ def _labels(block: Block, names: tuple[str, ...]) -> Labels:
     return Labels(np.zeros(block.rows, dtype=np.int64), [""])
 
 
-def _columns(block: Block, rows: NDArray[np.int64], kernel: str, wanted: list[str]) -> tuple[dict[str, Array], str]:
+def shape_columns(
+    block: Block, rows: NDArray[np.int64], kernel: str, wanted: list[str]
+) -> tuple[dict[str, Array], str]:
     """The canonical columns that a kernel's formulas need, or the name of one that is not there."""
     import numpy as np
 
@@ -202,7 +205,7 @@ def _gated(block: Block) -> Array:
     """Experts have a gate, but where their kernel's name denies it and in Nemotron 3, which is known by its numbers."""
     import numpy as np
 
-    sources = _labels(block, ("kernel_source", "backend"))
+    sources = labels(block, ("kernel_source", "backend"))
     gated = np.array(["nongated" not in name for name in sources.names], dtype=np.float64)[sources.codes]
     experts, top_k = (
         next(
@@ -277,17 +280,14 @@ def _conventions(book: Book) -> dict[str, str]:
     return {**defaults, "attention-bytes": "qkvo"}
 
 
-def kernel_costs(kernel: Kernel, formats: Mapping[str, Expr], book: Book) -> dict[str, Expr]:
-    """The least costs of a kernel by resource, as formulas of the columns."""
+def kernel_symbols(kernel: Kernel, formats: Mapping[str, Expr], book: Book) -> dict[str, Expr]:
+    """What formulas of an op class may name: formats, and shapes and sums of a kernel as formulas of the columns."""
     group: dict[str, Expr] = {
         "new": parse_once(kernel.new),
         "past": parse_once(kernel.past),
         "positions": 0,
         "memory": 0,
     }
-    record = book.record(OpClass, kernel.op_class)
-    found: dict[str, Expr] = {}
-    by_resource = costs(record, _conventions(book), least=True)
     shapes: dict[str, Expr] = {name: parse_once(text) for name, text in kernel.shapes.items()}
     known = {**shapes, **formats}
     for name, symbol in book.glossary.symbols.items():
@@ -295,6 +295,14 @@ def kernel_costs(kernel: Kernel, formats: Mapping[str, Expr], book: Book) -> dic
             known[name] = operate(
                 "*", parse_once(kernel.sequences), bind(parse_once(symbol.windowed or symbol.sum), group)
             )
+    return known
+
+
+def kernel_costs(kernel: Kernel, formats: Mapping[str, Expr], book: Book) -> dict[str, Expr]:
+    """The least costs of a kernel by resource, as formulas of the columns."""
+    known = kernel_symbols(kernel, formats, book)
+    found: dict[str, Expr] = {}
+    by_resource = costs(book.record(OpClass, kernel.op_class), _conventions(book), least=True)
     for resource in STEP_RESOURCES:
         found[resource] = operate("*", parse_once(kernel.times), bind(by_resource.get(resource, 0), known))
     return found

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from flopmap.records.yaml_file import File, Path_, Problem
 
 SOURCELESS = ("sources",)
+OF_PARTS = ("crossovers", "efficiency")
 
 
 def check(book: Book, source: Source) -> Iterator[Problem]:
@@ -38,7 +39,7 @@ def check(book: Book, source: Source) -> Iterator[Problem]:
                 ("part",), f"no part {data['part']!r}", _near(data["part"], book.ids("parts"), "its record")
             )
         yield from _unknown_conventions(data, file, book)
-        if kind == "crossovers" and book.find("parts", data["part"]) is None:
+        if kind in OF_PARTS and book.find("parts", data["part"]) is None:
             yield file.problem(
                 ("part",), f"no parts record {data['part']!r}", _near(data["part"], book.ids("parts"), "a part")
             )

@@ -42,6 +42,7 @@ KINDS_SINGULAR = {
     "readings": "reading",
     "measurements": "measurement",
     "crossovers": "measured crossover",
+    "efficiency": "record of kernel efficiency",
     "traps": "trap",
     "kernels": "kind of kernel",
     "claims": "set of claims",

@@ -315,6 +315,43 @@ class Crossover(Record, frozen=True, kw_only=True):
     batches: tuple[Crossing, ...]
 
 
+class Errors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How far a law is from measured times, |law / measured - 1|, over ``rows``: half, and 9 in 10, are below."""
+
+    rows: int
+    median: float
+    nine_in_ten: float
+
+
+class Fit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The figures of a law for one kernel: its ``family``, data types, engine and version, and its name in the tables.
+
+    ``figures`` are the symbols that the law has beside shapes, formats and rates of the part, in their units. ``rows``
+    went into the fit; ``kept_out`` are rows of other shapes, ``other_versions`` those of other versions of the engine.
+    """
+
+    family: str
+    law: str
+    dtype: str
+    kv_dtype: str = ""
+    variant: str = ""
+    engine: str
+    version: str
+    kernel: str = ""
+    rows: int
+    figures: dict[str, Positive]
+    kept_out: Errors
+    other_versions: Errors | None = None
+
+
+class Efficiency(Record, frozen=True, kw_only=True):
+    """What the kernels of a part reach: laws with figures that were fitted to measured timings by ``method``."""
+
+    part: str
+    method: str
+    fits: tuple[Fit, ...]
+
+
 class Trap(Record, frozen=True, kw_only=True):
     """A known failure: what is seen, why (``summary``), and what to do. ``when`` is the condition that it is near."""
 
@@ -382,6 +419,7 @@ KINDS: dict[str, type[Record]] = {
     "readings": Reading,
     "measurements": Spread,
     "crossovers": Crossover,
+    "efficiency": Efficiency,
     "traps": Trap,
     "kernels": KernelWork,
     "claims": Claims,
