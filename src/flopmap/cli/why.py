@@ -178,7 +178,7 @@ def run(options: argparse.Namespace) -> int:
     missing = [name for name, given in (("MODEL", options.model), ("--on", options.on)) if given is None]
     if missing:
         raise ScenarioError(f"the following arguments are required: {', '.join(missing)}")
-    _refuse_plans(options)
+    refuse_plans(options)
     fields = scenario_fields(options)
     request = Request(**{**fields, "model": options.model, "on": options.on, "phase": options.phase or phase})
     book = load(tuple(options.book))
@@ -231,7 +231,8 @@ def _measurement(options: argparse.Namespace) -> tuple[tuple[str, float] | None,
     return None, None
 
 
-def _refuse_plans(options: argparse.Namespace) -> None:
+def refuse_plans(options: argparse.Namespace) -> None:
+    """Refuse flags of plans over several parts."""
     for name in PLAN_FLAGS:
         number = getattr(options, name)
         if number != 1:

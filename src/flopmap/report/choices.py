@@ -1,0 +1,148 @@
+"""Crossovers, combined levers and comparisons as lines of text and as data."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from flopmap.quantity import percent, significant
+from flopmap.records.book import to_data
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flopmap.choices.crossover import Crossover, Crossovers, FormatRidge, Preference
+    from flopmap.scenario import Request
+
+HEADINGS = ("what", "from 1 on", "flips at", "then", "1% moves it", "how")
+UNIT = {"batch": "sequences", "context": "tokens of context", "prompt": "tokens of prompt", "cached": "cached tokens"}
+METRIC = {"time": "s/token", "price": "USD/token"}
+
+
+def grid(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of cells as lines, each column as wide as its widest cell."""
+    if not rows:
+        return []
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def point(at: float) -> str:
+    """A point of an axis: four figures where it is small, whole where it is large."""
+    return significant(at) if at < 1e4 else f"{at:,.0f}"  # noqa: PLR2004 - five digits
+
+
+# -- crossovers -------------------------------------------------------------------------------------------------------
+
+
+def crossover_headline(result: Crossovers) -> str:
+    """The step's own flip, in one sentence."""
+    step = result.found[0]
+    where = f"{result.scenario.model.name} on {result.scenario.machine.part.id}"
+    if step.at is None:
+        return f"never: the step is bound by {step.below} at any {result.axis} ({where}){_why_never(result)}"
+    reach = ""
+    if result.axis == "batch" and result.most is not None and result.most < step.at:
+        reach = f"; {result.most:,} sequences fit"
+    moved = _moved(step.flips[0].sensitivity)
+    return (
+        f"{result.axis} {point(step.at)}: there the step leaves {step.below} for {step.beyond} "
+        f"({where}; 1% of the ridge moves it by {moved}{reach})"
+    )
+
+
+def _why_never(result: Crossovers) -> str:
+    pole = next((one for one in result.found[1:] if one.beyond == "no batch" and one.at is not None), None)
+    if pole is None or pole.at is None:
+        return ""
+    return f": from context {math.ceil(pole.at):,} on each sequence brings more time of bytes than of FLOP"
+
+
+def _moved(sensitivity: float) -> str:
+    return "any amount" if math.isinf(sensitivity) else f"{significant(sensitivity)}%"
+
+
+def crossover_lines(result: Crossovers) -> list[str]:
+    """The answer, a line for every crossover, and what the laws give."""
+    rows = [HEADINGS, *map(_row, result.found)]
+    lines = [crossover_headline(result), "", *grid(rows)]
+    if result.figures:
+        shown = [
+            (one.what, "never" if one.value is None else f"{point(one.value)} {one.unit}".strip(), one.law)
+            for one in result.figures
+        ]
+        lines += ["", *grid([("by a law or a measurement", "", "record"), *shown])]
+    return lines
+
+
+def _row(found: Crossover) -> tuple[str, ...]:
+    what = found.what if found.axis in ("batch", "prompt") else f"{found.what} ({found.axis})"
+    how = "closed form" if found.exact else "bracketed root"
+    if found.at is None:
+        return (what, found.below, "never", "", "", how)
+    further = "".join(f", back at {point(flip.at)}" for flip in found.flips[1:2])
+    return (what, found.below, point(found.at) + further, found.beyond, _moved(found.flips[0].sensitivity), how)
+
+
+def crossover_data(result: Crossovers) -> dict[str, Any]:
+    """The crossovers as data; ``at`` null is never."""
+    return {
+        "schema_version": 1,
+        "axis": result.axis,
+        "model": result.scenario.model.name,
+        "part": result.scenario.machine.part.id,
+        "max_sequences": result.most,
+        "crossovers": [{**to_data(one), "at": one.at} for one in result.found],
+        "figures": [to_data(one) for one in result.figures],
+    }
+
+
+def series_lines(field: str, results: Sequence[tuple[str, Crossovers]]) -> list[str]:
+    """The step's flip for each value of another field."""
+    rows = [(field, *(one.what for one in results[0][1].found[:2]), "1% moves them")]
+    for value, result in results:
+        both = result.found[:2]
+        moved = [_moved(one.flips[0].sensitivity) if one.flips else "-" for one in both]
+        rows.append((value, *("never" if one.at is None else point(one.at) for one in both), ", ".join(moved)))
+    poles = [one for one in results[0][1].found[2:4] if one.beyond == "no batch" and one.at is not None]
+    told = "; ".join(
+        f"never from context {math.ceil(one.at or 0):,} on ({one.what.partition(':')[0]})" for one in poles
+    )
+    head = f"{results[0][1].axis} at which the step flips, by {field}" + (f": {told}" if told else "")
+    return [head, "", *grid(rows)]
+
+
+def format_lines(rows: Sequence[FormatRidge], part: str) -> list[str]:
+    """The batch at which weight GEMMs flip, by format."""
+    heads = ("format", "bits", "multiplied in", "batch, elements alone", "batch, with scales")
+    cells = [
+        (row.format, f"{row.bits:g}", row.math, significant(row.batch_of_elements), significant(row.batch))
+        for row in rows
+    ]
+    first, last = rows[0], rows[-1]
+    answer = (
+        f"{significant(first.batch)} to {significant(last.batch)} sequences: where weight GEMMs leave memory on "
+        f"{part}, from {first.format} to {last.format} (activations not counted)"
+    )
+    return [answer, "", *grid([heads, *cells])]
+
+
+def preference_lines(found: Preference, first: Request, second: Request, names: tuple[str, str]) -> list[str]:
+    """Which of two scenarios wins at the point asked for, and where that changes."""
+    winner = names[0] if found.first_wins else names[1]
+    ratio = max(found.values) / min(found.values) if min(found.values) > 0 else math.inf
+    head = f"{winner} wins by {percent(1 - 1 / ratio)} a token here"
+    start = names[0] if found.first_wins_at_1 else names[1]
+    if found.flips_at is None:
+        flip = f"never flips along the {found.axis}"
+    else:
+        other = names[1] if found.first_wins_at_1 else names[0]
+        flip = f"{start} wins below {found.axis} {found.flips_at:,}, {other} from there"
+    rows = [(name, f"{value:.4g} {METRIC[found.metric]}") for name, value in zip(names, found.values, strict=True)]
+    same = "" if first.model != second.model else f" ({first.model})"
+    return [f"{head}; {flip}{same}", "", *grid(rows)]
+
+
+def preference_data(found: Preference, names: tuple[str, str]) -> dict[str, Any]:
+    """The preference as data."""
+    return {"schema_version": 1, "names": list(names), **to_data(found)}
