@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from flopmap.quantity import percent, significant
+from flopmap.quantity import amount, percent, seconds, significant
 from flopmap.records.book import to_data
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flopmap.choices.combine import Levers, Pulled
     from flopmap.choices.crossover import Crossover, Crossovers, FormatRidge, Preference
     from flopmap.scenario import Request
 
@@ -146,3 +147,58 @@ def preference_lines(found: Preference, first: Request, second: Request, names: 
 def preference_data(found: Preference, names: tuple[str, str]) -> dict[str, Any]:
     """The preference as data."""
     return {"schema_version": 1, "names": list(names), **to_data(found)}
+
+
+# -- levers -----------------------------------------------------------------------------------------------------------
+
+
+def lever_lines(result: Levers) -> list[str]:
+    """What the levers come to together, then each by itself."""
+    rows = [("lever", "step", "time", "throughput", "memory", "sequences that fit", "turns", "needs and caveats")]
+    rows += [(*_pulled(one), _turns(one, result.axis), _mind(one)) for one in result.single]
+    lines = [_lever_headline(result)]
+    if result.together:
+        order = [("pulled in this order", "step", "time", "throughput", "memory", "sequences that fit")]
+        lines += ["", *grid([*order, *map(_pulled, result.together)])]
+    lines += ["", *grid(rows)]
+    if result.without_effect:
+        lines += ["", f"without effect here, in force already or not to be had: {', '.join(result.without_effect)}"]
+    return lines
+
+
+def _lever_headline(result: Levers) -> str:
+    now = f"{seconds(result.seconds)} a step, {significant(result.tokens_per_second)} tokens/s"
+    if not result.together:
+        return f"no lever is pulled: {now}"
+    last = result.together[-1]
+    names = " + ".join(one.gain.title for one in result.together)
+    factor = last.tokens_per_second / result.tokens_per_second
+    return f"{significant(factor)}x with {names}: from {now}, to {significant(last.tokens_per_second)} tokens/s"
+
+
+def _pulled(one: Pulled) -> tuple[str, ...]:
+    held = one.memory.weight_bytes + one.memory.cache_bytes
+    room = "" if one.memory.max_sequences is None else f"{one.memory.max_sequences:,}"
+    return (
+        one.gain.title,
+        seconds(one.gain.step_seconds),
+        f"{-one.gain.gain * 100:+.1f}%",
+        f"{significant(one.tokens_per_second)} tokens/s",
+        amount(held, "B") + ("" if one.memory.fits else ", does not fit"),
+        room,
+    )
+
+
+def _turns(one: Pulled, axis: str) -> str:
+    if one.turns_at is None:
+        return "never" if one.wins_at_1 else "never gains"
+    return f"{'loses' if one.wins_at_1 else 'gains'} from {axis} {one.turns_at:,}"
+
+
+def _mind(one: Pulled) -> str:
+    return "; ".join((*one.gain.gates, *one.gain.traps))
+
+
+def lever_data(result: Levers) -> dict[str, Any]:
+    """The levers as data, in SI units."""
+    return {"schema_version": 1, **to_data(result)}
