@@ -259,11 +259,15 @@ def cost(request: Request, metric: str, book: Book) -> float:
 
 
 def _usd_per_second(scenario: Scenario) -> float:
-    """The lowest price of an hour on record."""
-    hourly = [one.value for one in scenario.machine.part.prices_usd if one.per == "hour"]
-    if not hourly:
+    hourly = hourly_price(scenario)
+    if hourly is None:
         raise ScenarioError(f"{scenario.machine.part.id}: no price of an hour on record (accepted: --metric time)")
-    return min(hourly) * scenario.machine.count / SECONDS_AN_HOUR
+    return hourly * scenario.machine.count / SECONDS_AN_HOUR
+
+
+def hourly_price(scenario: Scenario) -> float | None:
+    """The lowest price of an hour on record for a part of the machine."""
+    return min((one.value for one in scenario.machine.part.prices_usd if one.per == "hour"), default=None)
 
 
 def prefer(first: Request, second: Request, axis: str, metric: str, book: Book, *, last: int = 2**20) -> Preference:

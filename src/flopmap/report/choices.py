@@ -9,9 +9,10 @@ from flopmap.quantity import amount, percent, seconds, significant
 from flopmap.records.book import to_data
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from flopmap.choices.combine import Levers, Pulled
+    from flopmap.choices.compare import Compared, Comparison
     from flopmap.choices.crossover import Crossover, Crossovers, FormatRidge, Preference
     from flopmap.scenario import Request
 
@@ -201,4 +202,73 @@ def _mind(one: Pulled) -> str:
 
 def lever_data(result: Levers) -> dict[str, Any]:
     """The levers as data, in SI units."""
+    return {"schema_version": 1, **to_data(result)}
+
+
+# -- comparisons ------------------------------------------------------------------------------------------------------
+
+COLUMNS: dict[str, tuple[str, Callable[[Compared], str]]] = {
+    "step": ("step", lambda row: seconds(row.step_seconds)),
+    "device": ("device floor", lambda row: seconds(row.device_seconds)),
+    "throughput": ("throughput", lambda row: f"{significant(row.tokens_per_second)} tokens/s"),
+    "price": ("USD a million", lambda row: "?" if row.usd_per_million is None else significant(row.usd_per_million)),
+    "bound": ("bound by", lambda row: row.bound_by.replace("_", " ")),
+    "mbu": ("MBU", lambda row: percent(row.mbu)),
+    "mfu": ("MFU", lambda row: percent(row.mfu)),
+    "memory": ("holds", lambda row: f"{amount(row.held_bytes, 'B')} of {amount(row.capacity_bytes, 'B')}"),
+    "fits": ("sequences that fit", lambda row: "" if row.max_sequences is None else f"{row.max_sequences:,}"),
+}
+USUAL = ("step", "throughput", "price", "bound", "fits")
+
+
+def comparison_lines(result: Comparison, columns: Sequence[str]) -> list[str]:
+    """The winner and why, then every row with where it would win."""
+    heads = (result.field, *(COLUMNS[name][0] for name in columns), f"beats the winner ({result.axis})")
+    rows = [
+        (
+            row.name + ("" if row.fits else " (does not fit)"),
+            *(COLUMNS[name][1](row) for name in columns),
+            "" if row is result.rows[0] else _flip(row),
+        )
+        for row in result.rows
+    ]
+    return [*_winner(result), "", *grid([heads, *rows])]
+
+
+def _flip(row: Compared) -> str:
+    if row.flips_at is None:
+        return "at any" if row.wins_at_1 else "never"
+    return f"{'below' if row.wins_at_1 else 'from'} {row.flips_at:,}"
+
+
+def _winner(result: Comparison) -> list[str]:
+    first, *others = result.rows
+    if not first.fits:
+        return [f"none fits: the least of {result.metric} would be {first.name}'s", *_why(first, others)]
+    if not others:
+        return [f"{first.name}: {seconds(first.step_seconds)} a step"]
+    flip = _flip(others[0])
+    told = "" if flip == "never" else f"; {others[0].name} wins {flip} ({result.axis})"
+    by = f"{seconds(first.step_seconds)} a step against {seconds(others[0].step_seconds)} on {others[0].name}"
+    fits = "" if others[0].fits else ", which does not fit"
+    return [f"{first.name} wins on {result.metric}: {by}{fits}{told}", *_why(first, others)]
+
+
+def _why(first: Compared, others: Sequence[Compared]) -> list[str]:
+    """What the difference to the runner-up is made of, by the property that governs the time."""
+    if not others:
+        return []
+    second = others[0]
+    terms = dict.fromkeys((*first.terms, *second.terms))
+    apart = {term: second.terms.get(term, 0.0) - first.terms.get(term, 0.0) for term in terms}
+    pieces = [
+        f"{term.replace('_', ' ')} {seconds(first.terms.get(term, 0.0))} against {seconds(second.terms.get(term, 0.0))}"
+        for term in sorted(apart, key=lambda term: -abs(apart[term]))
+        if apart[term]
+    ]
+    return [f"time by what governs it: {'; '.join(pieces)}"] if pieces else ["their times do not differ"]
+
+
+def comparison_data(result: Comparison) -> dict[str, Any]:
+    """The comparison as data, in SI units."""
     return {"schema_version": 1, **to_data(result)}
