@@ -27,6 +27,7 @@ COMMANDS = {
     "crossover": "solve for the batch, context or prompt at which a bound or a preference flips",
     "levers": "what each change to a scenario buys, and the best of them together",
     "compare": "rank parts, formats, engines or models, with why the winner wins and where the ranking flips",
+    "sweep": "price every point of a grid over models, parts, formats, batches and contexts into a file",
     "check": "validate the book, or an overlay folder of your own",
     "parts": "list, filter or show parts; their ridges; where sources disagree",
     "machines": "list, search or show machines that people rent or buy",
@@ -36,7 +37,7 @@ COMMANDS = {
     "formats": "list, search or show number formats",
     "traps": "list, search or show known traps",
 }
-OWN = ("why", "diagnose", "audit", "crossover", "levers", "compare", "check", "parts", "models", "classes")
+OWN = ("why", "diagnose", "audit", "crossover", "levers", "compare", "sweep", "check", "parts", "models", "classes")
 MODULES = {name: name for name in OWN}
 EPILOG = "example: flopmap why meta-llama/Llama-3.1-8B --on h100-sxm --batch-size 1 --context-len 2048 --tpot 12.5ms"
 

@@ -155,7 +155,9 @@ def preference_data(found: Preference, names: tuple[str, str]) -> dict[str, Any]
 
 def lever_lines(result: Levers) -> list[str]:
     """What the levers come to together, then each by itself."""
-    rows = [("lever", "step", "time", "throughput", "memory", "sequences that fit", "turns", "needs and caveats")]
+    rows: list[tuple[str, ...]] = [
+        ("lever", "step", "time", "throughput", "memory", "sequences that fit", "turns", "needs and caveats")
+    ]
     rows += [(*_pulled(one), _turns(one, result.axis), _mind(one)) for one in result.single]
     lines = [_lever_headline(result)]
     if result.together:
