@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from flopmap.facts import availability, part_facts
 from flopmap.floor.roofline import price
 from flopmap.floor.summary import memory
-from flopmap.records.types import Lever
+from flopmap.records.types import Lever, OpClass
 from flopmap.scenario import make
 from flopmap.step import ScenarioError
 
@@ -46,10 +47,23 @@ def gains(request: Request, pricing: Pricing, book: Book) -> list[Gain]:
     return sorted(found, key=lambda gain: gain.step_seconds)
 
 
+def pulled(lever: Lever, request: Request) -> Request:
+    """The request with a lever's fields set."""
+    return msgspec.structs.replace(request, **lever.set)
+
+
+def _let_through(lever: Lever, pricing: Pricing, book: Book) -> bool:
+    """Whether every gate of a lever opens on the scenario's part."""
+    known = part_facts(pricing.scenario.machine.part) if lever.gates else {}
+    return all(
+        availability(book.record(OpClass, gate), known).answer in accepted for gate, accepted in lever.gates.items()
+    )
+
+
 def _gain(lever: Lever, request: Request, pricing: Pricing, book: Book) -> Gain | None:
     """None when the lever changes nothing here: it is in force already, or the scenario has no such part."""
-    changed = msgspec.structs.replace(request, **lever.set)
-    if changed == request:
+    changed = pulled(lever, request)
+    if changed == request or not _let_through(lever, pricing, book):
         return None
     try:
         scenario = make(changed, book)

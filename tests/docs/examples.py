@@ -67,6 +67,13 @@ DEEPSEEK_V3 = {
     "torch_dtype": "bfloat16",
     "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]},
 }
+PLAN = """grid:
+  model: [meta-llama/Llama-3.1-8B, Qwen/Qwen3-8B]
+  on: [h100-sxm, l40s]
+  quantization: [null, fp8]
+  batch_size: {from: 1, to: 256, factor: 2}
+  context_len: [1024, 8192]
+"""
 CONFIGS = {"config.json": CONFIG, "DeepSeek-V3/config.json": DEEPSEEK_V3}
 
 
@@ -118,6 +125,7 @@ def furnish(folder: Path) -> None:
     """Put what the examples need into a folder: configs, results, a table, and the overlay of CONTRIBUTING.md."""
     configs = {name: json.dumps(fields) for name, fields in CONFIGS.items()}
     results = {"bench.txt": BENCH.read_text(), "measurements.csv": MEASUREMENTS, "trace.json": TRACE.read_text()}
+    results["plan.yaml"] = PLAN
     for name, text in {**configs, **overlay_files(), **results}.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

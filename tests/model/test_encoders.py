@@ -1,4 +1,4 @@
-"""Encoders and encoder-decoders of the book: published counts, lengths, and where an encoder leaves its weights behind."""
+"""Encoders and encoder-decoders of the book: published counts, lengths, and where an encoder leaves memory."""
 
 from __future__ import annotations
 

@@ -195,6 +195,10 @@ LAWS = {
     "engine-floor": {"launch_seconds_total", "seconds"},
     "estimate": {"seconds"},
     "formats": {"element_bytes"},
+    "kv-offload": {"load_seconds", "hit_rate"},  # these three and the price: tests/choices/test_crossover.py
+    "mla-absorption": {"tokens", "tokens_with_rope"},
+    "price": {"usd_per_token"},
+    "ridge-of-experts": {"ridge_batch", "ridge_batch_whole"},
     "ridge": {"ridge", "ridge_batch", "ridge_prompt"},
     "roofline": {
         *("matrix_seconds", "vector_seconds", "exp_seconds", "memory_seconds", "device_bytes"),

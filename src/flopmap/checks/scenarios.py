@@ -8,7 +8,7 @@ import msgspec
 
 from flopmap.model.config import ConfigError
 from flopmap.model.reading import from_config
-from flopmap.records.types import Lever, Model
+from flopmap.records.types import Lever, Model, OpClass
 from flopmap.scenario import Request
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ def check(book: Book, source: Source) -> Iterator[Problem]:
             field, _, message = str(error).removeprefix(f"{record_id}: ").partition(": ")
             yield file.problem(("config", field), message)
     for record_id, file in source.records["levers"].items():
+        for gate in book.record(Lever, record_id).gates:
+            if book.find("flops", gate) != gate or book.record(OpClass, gate).kind != "gate":
+                yield file.problem(("gates", gate), f"no gate {gate!r}", "use a flops record of kind gate")
         for field, value in book.record(Lever, record_id).set.items():
             try:
                 msgspec.convert(

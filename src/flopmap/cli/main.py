@@ -24,6 +24,10 @@ COMMANDS = {
     "why": "price one step of a model on a part and explain it; hold a measurement against it",
     "diagnose": "read results, logs and metrics of benchmarks and servers, and say what binds",
     "audit": "hold a table of measurements against the floors: the impossible rows first",
+    "crossover": "solve for the batch, context or prompt at which a bound or a preference flips",
+    "levers": "what each change to a scenario buys, and the best of them together",
+    "compare": "rank parts, formats, engines or models, with why the winner wins and where the ranking flips",
+    "sweep": "price every point of a grid over models, parts, formats, batches and contexts into a file",
     "check": "validate the book, or an overlay folder of your own",
     "parts": "list, filter or show parts; their ridges; where sources disagree",
     "machines": "list, search or show machines that people rent or buy",
@@ -35,7 +39,9 @@ COMMANDS = {
     "docs": "write the book as a static site: formulas that run in their page, links both ways, search",
     "serve": "the same site on this machine, with the question as a page, and an API",
 }
-MODULES = {name: name for name in ("why", "diagnose", "audit", "check", "parts", "models", "classes", "docs", "serve")}
+OWN = ("why", "diagnose", "audit", "crossover", "levers", "compare", "sweep", "check", "parts", "models", "classes")
+OWN += ("docs", "serve")
+MODULES = {name: name for name in OWN}
 EPILOG = "example: flopmap why meta-llama/Llama-3.1-8B --on h100-sxm --batch-size 1 --context-len 2048 --tpot 12.5ms"
 
 

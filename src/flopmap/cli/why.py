@@ -45,17 +45,17 @@ def add_arguments(parser: Parser, _name: str) -> None:
     add_scenario(parser)
     measured = parser.add_argument_group("what you measured (one of them)").add_mutually_exclusive_group()
     measured.add_argument(
-        "--tpot", metavar="TIME", type=_typed(parse_seconds), help="time per output token, such as 28ms"
+        "--tpot", metavar="TIME", type=typed(parse_seconds), help="time per output token, such as 28ms"
     )
-    measured.add_argument("--itl", metavar="TIME", type=_typed(parse_seconds), help="inter-token latency")
+    measured.add_argument("--itl", metavar="TIME", type=typed(parse_seconds), help="inter-token latency")
     measured.add_argument(
-        "--ttft", metavar="TIME", type=_typed(parse_seconds), help="time to first token, without queueing"
+        "--ttft", metavar="TIME", type=typed(parse_seconds), help="time to first token, without queueing"
     )
     measured.add_argument(
-        "--step-time", metavar="TIME", type=_typed(parse_seconds), help="time of one step of any phase"
+        "--step-time", metavar="TIME", type=typed(parse_seconds), help="time of one step of any phase"
     )
     speed = "tokens per second of the whole batch: output tokens in decode, prompt tokens in prefill"
-    measured.add_argument("--throughput", metavar="TOKENS/S", type=_typed(parse_tokens_per_second), help=speed)
+    measured.add_argument("--throughput", metavar="TOKENS/S", type=typed(parse_tokens_per_second), help=speed)
     output = parser.output
     output.add_argument("--markdown", action="store_true", help="print Markdown, for an issue")
     output.add_argument("--explain", metavar="OP", help="trace every figure of an op to its formula and source")
@@ -73,30 +73,30 @@ def _scenario_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--phase", choices=PHASE_NAMES, help="default: decode (encode for an encoder); prefill with --ttft"
     )
-    group.add_argument("--batch-size", metavar="N", type=_typed(parse_count), help="sequences in the step (default 1)")
+    group.add_argument("--batch-size", metavar="N", type=typed(parse_count), help="sequences in the step (default 1)")
     group.add_argument(
         "--context-len",
         metavar="N",
-        type=_typed(parse_count),
+        type=typed(parse_count),
         help="tokens that a decode step attends to, with its own",
     )
-    group.add_argument("--input-len", metavar="N", type=_typed(parse_count), help="prompt tokens (8k is 8192)")
+    group.add_argument("--input-len", metavar="N", type=typed(parse_count), help="prompt tokens (8k is 8192)")
     group.add_argument(
-        "--output-len", metavar="N", type=_typed(parse_count), help="output tokens; sets the mean context of decode"
+        "--output-len", metavar="N", type=typed(parse_count), help="output tokens; sets the mean context of decode"
     )
     group.add_argument(
         "--cached-len",
         metavar="N",
-        type=_typed(parse_count),
+        type=typed(parse_count),
         default=0,
         help="prompt tokens that the cache already holds",
     )
-    group.add_argument("--images", metavar="N", type=_typed(parse_count), help="images of a sequence, beside its text")
+    group.add_argument("--images", metavar="N", type=typed(parse_count), help="images of a sequence, beside its text")
     group.add_argument(
-        "--image-size", metavar="WxH", type=_typed(parse_size), help="pixels of an image (default 1024x1024)"
+        "--image-size", metavar="WxH", type=typed(parse_size), help="pixels of an image (default 1024x1024)"
     )
     group.add_argument(
-        "--video-frames", metavar="N", type=_typed(parse_count), help="each image is a video of N frames instead"
+        "--video-frames", metavar="N", type=typed(parse_count), help="each image is a video of N frames instead"
     )
     group.add_argument("--dtype", default="auto", help="data type of activations and math (default: the config's)")
     group.add_argument(
@@ -109,7 +109,7 @@ def _scenario_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--enforce-eager", action="store_true", help="launch every kernel by itself, without graphs")
     described = "count another way: mask=half, clock=rated ...; an unknown name lists them"
     group.add_argument(
-        "--convention", metavar="NAME=VALUE", action="append", default=[], type=_typed(_convention), help=described
+        "--convention", metavar="NAME=VALUE", action="append", default=[], type=typed(_convention), help=described
     )
 
 
@@ -121,15 +121,15 @@ def _decoding_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--speculative-config", metavar="JSON", help=drafted)
     accepted = "probability that a drafted token is accepted, 0 to 1 (without it: the range)"
-    group.add_argument("--acceptance-rate", metavar="P", type=_typed(_rate), help=accepted)
+    group.add_argument("--acceptance-rate", metavar="P", type=typed(_rate), help=accepted)
     block = "tokens that a diffusion language model fills together (default: the model's)"
-    group.add_argument("--block-length", metavar="N", type=_typed(parse_count), help=block)
+    group.add_argument("--block-length", metavar="N", type=typed(parse_count), help=block)
     steps = "passes in which it fills a block (default: a token each)"
-    group.add_argument("--diffusion-steps", metavar="N", type=_typed(parse_count), help=steps)
-    group.add_argument("--lora-rank", metavar="R", type=_typed(parse_count), help="rank of LoRA adapters")
+    group.add_argument("--diffusion-steps", metavar="N", type=typed(parse_count), help=steps)
+    group.add_argument("--lora-rank", metavar="R", type=typed(parse_count), help="rank of LoRA adapters")
     targets = "matrices with an adapter: q,v, all-linear (default), or PEFT's adapter_config.json, which has the rank"
     group.add_argument("--lora-modules", metavar="NAMES", help=targets)
-    group.add_argument("--max-loras", metavar="N", type=_typed(parse_count), help="adapters loaded (default 1)")
+    group.add_argument("--max-loras", metavar="N", type=typed(parse_count), help="adapters loaded (default 1)")
 
 
 def _rate(text: str) -> float:
@@ -147,20 +147,20 @@ def _plan_arguments(parser: argparse.ArgumentParser) -> None:
         ("-dp", "--data-parallel-size"),
         ("-ep", "--expert-parallel-size"),
     ):
-        group.add_argument(*flags, metavar="N", type=_typed(parse_count), default=1)
+        group.add_argument(*flags, metavar="N", type=typed(parse_count), default=1)
     group.add_argument("--enable-expert-parallel", action="store_true", help=argparse.SUPPRESS)
 
 
-def _typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+def typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     """A parser whose own message argparse shows."""
 
-    def typed(text: str) -> Any:
+    def read(text: str) -> Any:
         try:
             return parse(text)
         except QuantityError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
-    return typed
+    return read
 
 
 def _convention(text: str) -> tuple[str, str]:
@@ -178,7 +178,7 @@ def run(options: argparse.Namespace) -> int:
     missing = [name for name, given in (("MODEL", options.model), ("--on", options.on)) if given is None]
     if missing:
         raise ScenarioError(f"the following arguments are required: {', '.join(missing)}")
-    _refuse_plans(options)
+    refuse_plans(options)
     fields = scenario_fields(options)
     request = Request(**{**fields, "model": options.model, "on": options.on, "phase": options.phase or phase})
     book = load(tuple(options.book))
@@ -231,7 +231,8 @@ def _measurement(options: argparse.Namespace) -> tuple[tuple[str, float] | None,
     return None, None
 
 
-def _refuse_plans(options: argparse.Namespace) -> None:
+def refuse_plans(options: argparse.Namespace) -> None:
+    """Refuse flags of plans over several parts."""
     for name in PLAN_FLAGS:
         number = getattr(options, name)
         if number != 1:

@@ -5,16 +5,18 @@ The arrays are worked through in blocks that stay in the processor's cache, so m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from flopmap.floor.roofline import TERMS, device_whole, law_trees, rates
 from flopmap.ledger.ledger import STEP_RESOURCES, account, cost_trees
 from flopmap.records.affine import simplify
 from flopmap.records.formula import array_namespace, bind, code, compiled, operate, total
+from flopmap.records.resolve import law
+from flopmap.records.types import Law
 from flopmap.step import ScenarioError, formula
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -23,7 +25,10 @@ if TYPE_CHECKING:
     from flopmap.records.notation import Expr
     from flopmap.scenario import Scenario
 
+GridFunction: TypeAlias = "Callable[[NDArray[np.float64], NDArray[np.float64]], dict[str, NDArray[np.float64]]]"
 BLOCK = 8192
+HELD = ("cache", "held", "resident")
+COUNTED = (*STEP_RESOURCES, *HELD)
 FLOORS = ("device", "operation", "engine")
 
 
@@ -52,7 +57,7 @@ def floor_trees(scenario: Scenario, book: Book) -> dict[str, Expr]:
         known = {**machine.values, **costs, "matrix_peak": machine.matrix[line.math]}
         seconds.append(bind(laws["roofline"]["seconds"], known))
         matrix[line.fastest_math] = operate("+", matrix[line.fastest_math], lowest["matrix"])
-    totals: dict[str, Expr] = {resource: total(costs[resource] for costs in lines) for resource in STEP_RESOURCES}
+    totals: dict[str, Expr] = {resource: total(costs[resource] for costs in lines) for resource in COUNTED}
     known = {**machine.values, **{resource: total(costs[resource] for costs in least) for resource in STEP_RESOURCES}}
     device = {name: bind(laws["device-floor"][name], known) for name in TERMS if name != "matrix_seconds"}
     device["matrix_seconds"] = total(
@@ -62,11 +67,13 @@ def floor_trees(scenario: Scenario, book: Book) -> dict[str, Expr]:
     whole = bind(device_whole(scenario.conventions, book), device)
     known = {**machine.values, **totals, "operation_seconds": total(seconds)}
     floors = {"device": whole, "operation": total(seconds), "engine": bind(laws["engine-floor"]["seconds"], known)}
+    speed = law(book.record(Law, "utilisation"), scenario.conventions)["tokens_per_second"]
+    floors["tokens_per_second"] = bind(speed, {"tokens": "count", "seconds": floors["engine"]})
     return {name: simplify(tree, nonnegative=("count", "past")) for name, tree in {**totals, **floors}.items()}
 
 
 def _step_costs(trees: Mapping[str, Expr], sums: Mapping[str, Expr]) -> dict[str, Expr]:
-    return {resource: bind(trees.get(resource, 0), sums) for resource in STEP_RESOURCES}
+    return {resource: bind(trees.get(resource, 0), sums) for resource in COUNTED}
 
 
 def decode_grid(
@@ -83,16 +90,25 @@ def decode_grid(
         book: the book.
         batch: sequences, one-dimensional.
         context: tokens that each attends to, the new one included; as long as ``batch``.
-        outputs: ``device``, ``operation``, ``engine``, or a resource of the ledger.
+        outputs: ``device``, ``operation``, ``engine``, ``tokens_per_second``, a resource of a step, or of :data:`HELD`.
     """
-    import numpy as np
+    return grid_function(scenario, book, outputs)(batch, context)
 
+
+def grid_function(scenario: Scenario, book: Book, outputs: Iterable[str] = FLOORS) -> GridFunction:
+    """:func:`decode_grid` with the formulas composed and compiled once, as a function of batch and context."""
     trees = floor_trees(scenario, book)
     names = list(outputs)
     function = compiled(code([trees[name] for name in names], ("count", "past")), array_namespace())
-    results = {name: np.empty(len(batch)) for name in names}
-    for start in range(0, len(batch), BLOCK):
-        block = slice(start, start + BLOCK)
-        for name, values in zip(names, function(batch[block], context[block] - 1.0), strict=True):
-            results[name][block] = values
-    return results
+
+    def grid(batch: NDArray[np.float64], context: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+        import numpy as np
+
+        results = {name: np.empty(len(batch)) for name in names}
+        for start in range(0, len(batch), BLOCK):
+            block = slice(start, start + BLOCK)
+            for name, values in zip(names, function(batch[block], context[block] - 1.0), strict=True):
+                results[name][block] = values
+        return results
+
+    return grid

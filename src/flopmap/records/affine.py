@@ -25,6 +25,15 @@ def simplify(expr: Expr, nonnegative: Iterable[str] = ()) -> Expr:
     return _tree(_collect(expr, frozenset(nonnegative)))
 
 
+def polynomial(expr: Expr, symbol: str) -> tuple[float, ...] | None:
+    """Coefficients by rising power of a symbol that is never negative; None for what is no polynomial of it."""
+    terms = _collect(expr, frozenset((symbol,)))
+    if any(factor != symbol for factors in terms for factor in factors):
+        return None
+    by_power = {len(factors): number for factors, number in terms.items()}
+    return tuple(by_power.get(power, 0.0) for power in range(max(by_power, default=0) + 1))
+
+
 def _collect(expr: Expr, nonnegative: frozenset[str]) -> Sum:
     """The formula as a sum of monomials; what is no sum or product stays an opaque factor."""
     if isinstance(expr, int | float):
@@ -43,6 +52,11 @@ def _collect(expr: Expr, nonnegative: frozenset[str]) -> Sum:
         return {factors: number / operands[1] for factors, number in _collect(operands[0], nonnegative).items()}
     if operator == "max":
         return _maximum([_collect(operand, nonnegative) for operand in operands], nonnegative)
+    if operator == "min":
+        sums = [_collect(operand, nonnegative) for operand in operands]
+        least = [one for one in sums if all(_dominates(other, one, nonnegative) for other in sums)]
+        if least:
+            return least[0]
     parts = (_tree(_collect(operand, nonnegative)) for operand in operands)
     return _collect_opaque(operate(operator, *parts))
 

@@ -265,9 +265,13 @@ class Law(Record, frozen=True, kw_only=True):
 
 
 class Lever(Record, frozen=True, kw_only=True):
-    """A change to the scenario: ``set`` names the scenario's fields and their new values."""
+    """A change to the scenario: ``set`` names the scenario's fields and their new values.
+
+    ``gates`` are those that must let it through on the part, each with the answers that do.
+    """
 
     set: dict[str, str | int | float | bool]
+    gates: dict[str, tuple[str, ...]] = {}
     needs: tuple[str, ...] = ()
     caveat: str = ""
 

@@ -1,0 +1,1 @@
+"""What to choose, and where the choice flips."""
