@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from flopmap.audit.calibration import Rows
     from flopmap.records.book import Book
-    from flopmap.records.types import Fit
+    from flopmap.records.kernels import Fit
 
     Array = NDArray[np.float64]
 

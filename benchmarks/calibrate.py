@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from flopmap.audit.calibration import Rows
     from flopmap.records.book import Book
-    from flopmap.records.types import Errors, Fit
+    from flopmap.records.kernels import Errors, Fit
 
 FOLDER = Path(__file__).resolve().parent.parent / "src" / "flopmap" / "book" / "efficiency"
 PARTS = ("a100-sxm-80gb", "b200-sxm", "h100-sxm", "h200-sxm", "l40s")

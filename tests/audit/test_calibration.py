@@ -16,14 +16,15 @@ from ruamel.yaml import YAML
 from flopmap.audit.calibration import KEPT_OUT, SHAPE, fit_rows, free, kept_out, read
 from flopmap.audit.samples import LAWS, timed
 from flopmap.machine.machine import on_chip_bytes
-from flopmap.records.types import Efficiency, Law, Part
+from flopmap.records.kernels import Efficiency
+from flopmap.records.types import Law, Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from flopmap.audit.calibration import Read
     from flopmap.records.book import Book
-    from flopmap.records.types import Fit
+    from flopmap.records.kernels import Fit
 
 CALIBRATE = Path(__file__).parents[2] / "benchmarks" / "calibrate.py"
 H100 = "NVIDIA H100 80GB HBM3"

@@ -15,7 +15,8 @@ from flopmap.audit.kernels import kernel_floor
 from flopmap.audit.samples import LAWS, timed
 from flopmap.estimate.kernels import COLD, NoFigureError, fits, kernel_rates, link_rates
 from flopmap.records.book import Book, load
-from flopmap.records.types import Efficiency, Figure, Fit, Part
+from flopmap.records.kernels import Efficiency, Fit
+from flopmap.records.types import Figure, Part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,7 +9,7 @@ import pytest
 
 from flopmap.checks import run
 from flopmap.cli.main import main
-from flopmap.records.types import KINDS
+from flopmap.records.kinds import KINDS
 from tests.records.small_book import ENGINE, OP_CLASS, small_book, write
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from flopmap.model.families import KNOWN
 from flopmap.model.gguf_model import ARCHITECTURES
 from flopmap.model.methods import METHODS
-from flopmap.records.types import KINDS, Spread
+from flopmap.records.kinds import KINDS
+from flopmap.records.types import Spread
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,9 @@ from flopmap.model.families import common, dense
 from flopmap.model.gguf_model import ARCHITECTURES
 from flopmap.model.methods import METHODS
 from flopmap.records.book import BOOK
-from flopmap.records.types import KINDS, Efficiency, Fit, Law, OpClass
+from flopmap.records.kernels import Efficiency, Fit
+from flopmap.records.kinds import KINDS
+from flopmap.records.types import Law, OpClass
 from flopmap.records.yaml_file import read_file
 from tests.docs.counts import SENTENCES, Sentence, facts, names, pattern
 from tests.docs.examples import (

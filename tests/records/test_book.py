@@ -9,7 +9,8 @@ import pytest
 
 from flopmap.records import book as module
 from flopmap.records.book import Book, UnknownRecordError, decode, load
-from flopmap.records.types import KINDS, Engine, OpClass, Part
+from flopmap.records.kinds import KINDS
+from flopmap.records.types import Engine, OpClass, Part
 from tests.records.small_book import ENGINE, small_book, write
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 
 from flopmap.cli.main import main
 from flopmap.records.book import load
-from flopmap.records.types import KINDS
+from flopmap.records.kinds import KINDS
 from flopmap.site.build import ASSETS
 from flopmap.site.gather import Site
 from flopmap.site.html import VOID, Markup, items, join, link, outward, section, table, tag

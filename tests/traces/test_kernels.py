@@ -10,7 +10,8 @@ from flopmap.checks import run
 from flopmap.diagnosis.traces.kernels import COLLECTIVE, Match, Matcher
 from flopmap.records.author import draft
 from flopmap.records.book import decode, load
-from flopmap.records.types import KernelWork, OpClass
+from flopmap.records.kernels import KernelWork
+from flopmap.records.types import OpClass
 from tests.records.small_book import OP_CLASS, small_book, write
 from tests.traces.support import STRANGE
 

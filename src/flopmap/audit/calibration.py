@@ -19,7 +19,7 @@ from flopmap.audit.kernels import Unpriced
 from flopmap.audit.samples import LAWS, MESSAGE_TYPES, Kind, Samples, samples, timed
 from flopmap.audit.tables import blocks
 from flopmap.machine.machine import clock_ratio, on_chip_bytes
-from flopmap.records.types import Errors, Fit, Part
+from flopmap.records.kernels import Errors, Fit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flopmap.records.book import Book
+    from flopmap.records.types import Part
 
     Array = NDArray[np.float64]
     Columns = dict[str, Array]

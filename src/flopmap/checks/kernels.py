@@ -6,7 +6,8 @@ import difflib
 import re
 from typing import TYPE_CHECKING
 
-from flopmap.records.types import KernelWork, OpClass
+from flopmap.records.kernels import KernelWork
+from flopmap.records.types import OpClass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

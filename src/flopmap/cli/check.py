@@ -11,7 +11,7 @@ import msgspec
 from flopmap.checks.claims import VERDICTS, ours, theirs
 from flopmap.checks.run import Outcome, check
 from flopmap.records.book import to_data, to_json
-from flopmap.records.types import KINDS
+from flopmap.records.kinds import KINDS
 
 if TYPE_CHECKING:
     import argparse

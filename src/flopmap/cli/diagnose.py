@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from flopmap.cli.why import _typed, add_scenario, scenario_fields
+from flopmap.cli.why import add_scenario, scenario_fields, typed
 from flopmap.diagnosis.diagnose import diagnose
 from flopmap.diagnosis.readers.read import read_file
 from flopmap.quantity import parse_count
@@ -41,7 +41,7 @@ def add_arguments(parser: Parser, _name: str) -> None:
     parser.add_argument("--model", metavar="MODEL", help="a bundled model's id, a folder, or a config.json")
     parser.add_argument("--on", metavar="PART", help="the part's id or any usual spelling, such as h100-sxm")
     add_scenario(parser)
-    parser.add_argument("--steps", metavar="N", type=_typed(parse_count), help="steps in a trace that marks none")
+    parser.add_argument("--steps", metavar="N", type=typed(parse_count), help="steps in a trace that marks none")
     parser.output.add_argument("--markdown", action="store_true", help="print Markdown, for an issue")
 
 

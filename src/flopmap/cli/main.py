@@ -39,9 +39,8 @@ COMMANDS = {
     "docs": "write the book as a static site: formulas that run in their page, links both ways, search",
     "serve": "the same site on this machine, with the question as a page, and an API",
 }
-OWN = ("why", "diagnose", "audit", "crossover", "levers", "compare", "sweep", "check", "parts", "models", "classes")
-OWN += ("docs", "serve")
-MODULES = {name: name for name in OWN}
+LISTED = ("machines", "engines", "formats", "traps")  # kinds of records without a command of their own
+MODULES = {name: name for name in COMMANDS if name not in LISTED}
 EPILOG = "example: flopmap why meta-llama/Llama-3.1-8B --on h100-sxm --batch-size 1 --context-len 2048 --tpot 12.5ms"
 
 

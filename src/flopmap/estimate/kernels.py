@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 from flopmap.machine.machine import fastest_peak
 from flopmap.records.formula import bind
+from flopmap.records.kernels import Efficiency
 from flopmap.records.resolve import law
-from flopmap.records.types import Efficiency, Law, Part
+from flopmap.records.types import Law, Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from flopmap.records.book import Book
+    from flopmap.records.kernels import Fit
     from flopmap.records.notation import Expr
-    from flopmap.records.types import Fit
 
 COLD = 1.0  # byte: hot_bytes of a step, whose kernels find nothing of theirs in on-chip memory
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from flopmap.records.faults import BookError, MissingBookError
-from flopmap.records.types import AUTHORED, KINDS, Convention, Glossary
+from flopmap.records.kinds import AUTHORED, KINDS
+from flopmap.records.types import Convention, Glossary
 from flopmap.records.yaml_file import Faults, File, Path_, Problem, read_file
 
 if TYPE_CHECKING:

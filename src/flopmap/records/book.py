@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from flopmap.quantity import shown
-from flopmap.records.types import KINDS, Convention, Glossary, Record
+from flopmap.records.kinds import KINDS
+from flopmap.records.types import Convention, Glossary, Record
 
 if TYPE_CHECKING:
     from pathlib import Path

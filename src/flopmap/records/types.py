@@ -319,69 +319,12 @@ class Crossover(Record, frozen=True, kw_only=True):
     batches: tuple[Crossing, ...]
 
 
-class Errors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How far a law is from measured times, |law / measured - 1|, over ``rows``: half, and 9 in 10, are below."""
-
-    rows: int
-    median: float
-    nine_in_ten: float
-
-
-class Fit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The figures of a law for one kernel: its ``family``, data types, engine and version, and its name in the tables.
-
-    ``figures`` are the symbols that the law has beside shapes, formats and rates of the part, in their units. ``rows``
-    went into the fit; ``kept_out`` are rows of other shapes, ``other_versions`` those of other versions of the engine.
-    """
-
-    family: str
-    law: str
-    dtype: str
-    kv_dtype: str = ""
-    variant: str = ""
-    engine: str
-    version: str
-    kernel: str = ""
-    rows: int
-    figures: dict[str, Positive]
-    kept_out: Errors
-    other_versions: Errors | None = None
-
-
-class Efficiency(Record, frozen=True, kw_only=True):
-    """What the kernels of a part reach: laws with figures that were fitted to measured timings by ``method``."""
-
-    part: str
-    method: str
-    fits: tuple[Fit, ...]
-
-
 class Trap(Record, frozen=True, kw_only=True):
     """A known failure: what is seen, why (``summary``), and what to do. ``when`` is the condition that it is near."""
 
     symptom: str
     remedy: str
     when: str = ""
-
-
-class KernelNames(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a library names its kernels: regular expressions, found anywhere in a name, and names that they must find."""
-
-    library: str
-    patterns: tuple[str, ...]
-    examples: tuple[str, ...]
-    source: str
-
-
-class KernelWork(Record, frozen=True, kw_only=True):
-    """A kind of work that kernels do, by their names. The record of the lowest ``order`` that knows a name has it.
-
-    ``classes`` are the op classes whose work this is; none where the ledger does not count it.
-    """
-
-    order: int
-    classes: tuple[str, ...] = ()
-    kernels: tuple[KernelNames, ...]
 
 
 class Symbol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -409,24 +352,3 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     values: dict[str, str]
     meaning: str
-
-
-KINDS: dict[str, type[Record]] = {
-    "flops": OpClass,
-    "laws": Law,
-    "parts": Part,
-    "machines": MachineRecord,
-    "models": Model,
-    "engines": Engine,
-    "formats": Format,
-    "levers": Lever,
-    "readings": Reading,
-    "measurements": Spread,
-    "crossovers": Crossover,
-    "efficiency": Efficiency,
-    "traps": Trap,
-    "kernels": KernelWork,
-    "claims": Claims,
-    "sources": Source,
-}
-AUTHORED = ("claims",)  # kinds that only `flopmap check` reads: no part of the built book

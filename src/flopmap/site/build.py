@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flopmap.records.types import KINDS
+from flopmap.records.kinds import KINDS
 from flopmap.site.gather import gather
 from flopmap.site.links import Key
 from flopmap.site.lists import list_data, list_page

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flopmap.floor.roofline import price
 from flopmap.records.book import to_data
-from flopmap.records.types import KINDS
+from flopmap.records.kinds import KINDS
 from flopmap.scenario import PHASE_NAMES, Request, make
 from flopmap.step import ScenarioError
 

@@ -6,18 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from flopmap.quantity import amount
 from flopmap.records.book import to_json
-from flopmap.records.types import (
-    Crossover,
-    Engine,
-    Format,
-    MachineRecord,
-    Model,
-    OpClass,
-    Part,
-    Record,
-    Source,
-    Spread,
-)
+from flopmap.records.types import Crossover, Engine, Format, MachineRecord, Model, OpClass, Part, Record, Source, Spread
 from flopmap.report.parts import listed
 from flopmap.site.html import Markup, join, link, tag
 from flopmap.site.links import Key

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flopmap.records.formula import parse
-from flopmap.records.types import KINDS, Law, OpClass, Part
+from flopmap.records.kinds import KINDS
+from flopmap.records.types import Law, OpClass, Part
 from flopmap.report.model import flat
 from flopmap.report.parts import contradictions, entries, written
 from flopmap.site.formulas import program

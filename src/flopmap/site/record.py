@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flopmap.records.book import to_data, to_json
-from flopmap.records.types import KINDS, Law, OpClass, Source
+from flopmap.records.kinds import KINDS
+from flopmap.records.types import Law, OpClass, Source
 from flopmap.site.formula_section import formula_section
 from flopmap.site.formulas import program, script
 from flopmap.site.html import Markup, items, join, link, outward, section, table, tag

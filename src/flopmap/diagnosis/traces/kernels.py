@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from flopmap.records.types import KernelWork
+from flopmap.records.kernels import KernelWork
 
 if TYPE_CHECKING:
     from flopmap.records.book import Book
