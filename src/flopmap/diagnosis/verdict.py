@@ -35,6 +35,10 @@ CAUSE_OF = {
 UNKNOWN_RATES = {
     "vector_peak": "time of vector FLOP: the part has no vector peak on record",
     "exp_rate": "time of exponentials: the part has no rate on record",
+    "scale-up_bandwidth": "time of bytes between parts: the part has no link on record",
+    "scale-out_bandwidth": "time of bytes beyond a scale-up domain: the part has no link on record",
+    "scale-up_latency": "latency of links: the part has none on record",
+    "scale-out_latency": "latency of links beyond a scale-up domain: the part has none on record",
 }
 
 

@@ -35,7 +35,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def memory(pricing: Pricing, book: Book) -> Memory:
-    """The memory of a scenario, by the law of capacity."""
+    """The memory of a scenario, by the law of capacity: that of one part, and the sequences of all of them."""
+    pricing, plan = pricing.held, pricing.scenario.plan
     capacity = pricing.scenario.machine.part.capacity_bytes
     weights, cache, state = (pricing.totals[resource] for resource in ("resident", "cache", "held"))
     sequences = sum(group.count for group in pricing.scenario.step.groups if group.stack == MAIN) or 1
@@ -49,7 +50,8 @@ def memory(pricing: Pricing, book: Book) -> Memory:
     most = None
     if cache + state:
         formula = law(book.record(Law, "capacity"), pricing.scenario.conventions)["max_sequences"]
-        most = int(
+        replicas = plan.data if plan else 1
+        most = replicas * int(
             value(
                 formula,
                 {"capacity": capacity.value, "resident": weights, "sequence_bytes": (cache + state) / sequences},
@@ -68,13 +70,17 @@ def memory(pricing: Pricing, book: Book) -> Memory:
 
 
 def utilisation(pricing: Pricing, seconds: float, book: Book) -> dict[str, float]:
-    """MBU, MFU and tokens/s of a step that takes ``seconds``. FLOP of several data types count at their own peaks."""
+    """MBU, MFU and tokens/s of a step that takes ``seconds``. FLOP of several data types count at their own peaks.
+
+    Of all parts of a plan together, which is that of each: while a stage of a pipeline works, the others wait.
+    """
     laws = law(book.record(Law, "utilisation"), pricing.scenario.conventions)
-    moved = sum(pricing.totals[kind] for kind in DEVICE_BYTES)
+    stages = pricing.scenario.plan.pipeline if pricing.scenario.plan else 1
+    moved = sum(pricing.totals[kind] for kind in DEVICE_BYTES) / stages
     values = {"device_bytes": moved, "bandwidth": pricing.rates.values["bandwidth"], "seconds": seconds}
     mfu = 0.0
     for dtype, peak in pricing.rates.matrix.items():
-        amount = sum(line.costs["matrix"] for line in pricing.lines if line.line.math == dtype)
+        amount = sum(line.costs["matrix"] for line in pricing.lines if line.line.math == dtype) / stages
         mfu += value(bind(laws["mfu"], {"matrix": amount, "seconds": seconds, "matrix_peak": peak}))
     speed = value(laws["tokens_per_second"], {"tokens": pricing.scenario.tokens, "seconds": seconds})
     return {"mbu": value(laws["mbu"], values), "mfu": mfu, "tokens_per_second": speed}

@@ -137,7 +137,7 @@ def _feed_forward(name: str, feed_forward: FeedForward, hidden: int) -> Iterator
 def _experts(experts: Experts, hidden: int) -> Iterator[Op]:
     """Router, routed experts, shared experts, and the weighted sum of what they give."""
     if experts.router:
-        router = (("d_in", hidden), ("experts", experts.experts), ("bias", int(experts.router_bias)))
+        router = (("d_in", hidden), ("experts", experts.choices or experts.experts), ("bias", int(experts.router_bias)))
         yield Op(name=f"{experts.name}.router", op_class="moe-router", shapes=router)
     inner = experts.latent or hidden
     if experts.latent:
@@ -150,8 +150,12 @@ def _experts(experts: Experts, hidden: int) -> Iterator[Op]:
         ("gated", int(experts.gated)),
         ("bias", int(experts.bias)),
     )
-    yield Op(name=f"{experts.name}.experts", op_class="moe-experts", shapes=shapes, weights="weights")
-    routed = experts.top_k * experts.width
+    if experts.replicas == 1:
+        yield Op(name=f"{experts.name}.experts", op_class="moe-experts", shapes=shapes, weights="weights")
+    else:
+        gathered = (*shapes, ("replicas", experts.replicas))
+        yield Op(name=f"{experts.name}.experts", op_class="spread-experts", shapes=gathered, weights="weights")
+    routed = experts.top_k * experts.width * experts.replicas
     yield activation_op(f"{experts.name}.activation", routed, gated=experts.gated, smooth=experts.smooth)
     if experts.shared_width:
         shared = FeedForward(
@@ -205,7 +209,8 @@ def _piece(piece: Piece) -> Op:
 def _before(architecture: Architecture) -> Iterator[Op]:
     width, scaled = architecture.embedding_width, int(architecture.embedding_scaled)
     if architecture.vocab and architecture.embedding != "none":
-        rows = (("rows", architecture.vocab), ("width", width), ("scaled", scaled))
+        share = width // architecture.vocab_ranks  # of each row: ranks share words, and so what a step looks up
+        rows = (("rows", architecture.vocab), ("width", share), ("scaled", scaled))
         stored = ("stored", int(architecture.embedding == "own"))
         yield Op(name="embedding", op_class="embedding", shapes=(*rows, stored))
     if architecture.positions:
@@ -225,7 +230,7 @@ def _after(architecture: Architecture) -> Iterator[Op]:
     width = architecture.head_width or architecture.embedding_width
     if architecture.head_width is None and width != architecture.hidden:
         yield gemm_op("project_out", architecture.hidden, width)
-    stored, words = int(not architecture.tied), architecture.head_vocab or architecture.vocab
+    stored, words = int(not architecture.tied), -(-(architecture.head_vocab or architecture.vocab) // architecture.vocab_ranks)
     head = (("d_in", width), ("d_out", words), ("bias", int(architecture.head_bias)), ("stored", stored))
     yield Op(name="lm_head", op_class="lm-head", shapes=head)
     capped = ("capped", int(architecture.logits_capped))

@@ -134,12 +134,14 @@ class Experts(msgspec.Struct, frozen=True, kw_only=True):
 
     ``shared_width`` is the width of all shared experts together (0 for none); ``shared_gate`` scales them by a learned
     gate. Where ``latent`` is not 0, routed experts work on a projection of that width, and another leads back.
-    ``router`` is False where the layer's pieces hold a router that is more than one matrix.
+    ``router`` is False where the layer's pieces hold a router that is more than one matrix. A rank that holds some of the
+    experts has its even share of ``top_k``; its router chooses among all ``choices``, and its experts take the tokens of
+    all ``replicas`` of the rest of the model.
     """
 
     name: str = "moe"
     experts: int
-    top_k: int
+    top_k: float
     width: int
     gated: bool = True
     bias: bool = False
@@ -150,6 +152,8 @@ class Experts(msgspec.Struct, frozen=True, kw_only=True):
     shared_bias: bool = False
     latent: int = 0
     router: bool = True
+    choices: int | None = None
+    replicas: int = 1
 
 
 class Linear(msgspec.Struct, frozen=True, kw_only=True):
@@ -321,6 +325,7 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     outside the layers. An encoder is not ``generative``: it has no cache, and a ``head`` only where it predicts words.
     ``images`` is how its processor makes tokens of a picture; where that is all it reads, ``vocab`` is 0.
     What drafts for another model takes the ``target``'s embedding, or has none. ``head_vocab``: the head's own words.
+    ``vocab_ranks`` share the table of the embedding and the head's matrix.
     """
 
     family: str
@@ -345,6 +350,7 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     before: tuple[Piece, ...] = ()
     after: tuple[Piece, ...] = ()
     images: Images | None = None
+    vocab_ranks: int = 1
 
     @property
     def sources(self) -> frozenset[str]:

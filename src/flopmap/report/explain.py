@@ -99,7 +99,7 @@ def _times(line: PricedLine, pricing: Pricing, book: Book) -> Iterator[str]:
     part = pricing.scenario.machine.part
     known: dict[str, Any] = {
         **pricing.rates.values,
-        "matrix_peak": pricing.rates.matrix[line.line.math],
+        **pricing.rates.of(line.line),
     }
     known |= {**line.costs, "device_bytes": line.device_bytes}
     formulas = {"memory_seconds": parse_once("device_bytes / bandwidth")} | {
