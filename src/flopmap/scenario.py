@@ -176,16 +176,14 @@ def make(request: Request, book: Book) -> Scenario:
 # -- plans ------------------------------------------------------------------------------------------------------------
 
 
-def _plan(
-    request: Request, machine: Machine, checkpoint: Checkpoint, engine: Engine, notes: list[str]
-) -> Plan | None:
+def _plan(request: Request, machine: Machine, checkpoint: Checkpoint, engine: Engine, notes: list[str]) -> Plan | None:
     """The plan over several parts; None on one."""
-    sizes = [getattr(request, name) for name in SIZES]
+    tensor, pipeline, data, expert = sizes = [getattr(request, name) for name in SIZES]
     if machine.count == 1 and not request.enable_expert_parallel and all(size in (None, 1) for size in sizes):
         return None
     from flopmap.plans.read import Asked, read_plan
 
-    asked = Asked(*sizes, experts=request.enable_expert_parallel)
+    asked = Asked(tensor, pipeline, data, expert, request.enable_expert_parallel)
     counted = machine.count > 1 or request.on.strip().endswith(":1")
     plan = read_plan(asked, machine, checkpoint.architecture, engine, notes, counted=counted)
     return plan if plan.parts > 1 else None

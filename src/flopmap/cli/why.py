@@ -140,7 +140,9 @@ def _rate(text: str) -> float:
 
 
 def _plan_arguments(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("plan over the parts of --on PART:N (default: tensor ranks, stages beyond a domain)")
+    group = parser.add_argument_group(
+        "plan over the parts of --on PART:N (default: tensor ranks, stages beyond a domain)"
+    )
     for flags, described in (
         (("-tp", "--tensor-parallel-size"), "ranks that share every layer"),
         (("-pp", "--pipeline-parallel-size"), "stages of whole layers, one after another"),

@@ -102,6 +102,10 @@ def judge(request: Request, book: Book, measured: tuple[str, float] | None = Non
         raise ScenarioError(f"{request.model} drafts for another model: give it with --speculative-config")
     pricing = price(scenario, book)
     fit = memory(pricing, book)
+    if scenario.plan:
+        from flopmap.floor.ranks import refuse_unfit
+
+        refuse_unfit(request, pricing, fit, book)
     reading = _measured(measured, pricing) if measured else None
     over = reading.seconds / pricing.operation_seconds if reading else None
     band = _band(reading.seconds, pricing, book) if reading else None

@@ -91,7 +91,8 @@ class PricedLine(msgspec.Struct, frozen=True, kw_only=True):
 class Pricing(msgspec.Struct, frozen=True, kw_only=True):
     """A step with its numbers. Seconds for the floors; bytes, FLOP and counts for the totals.
 
-    Under a plan they are one rank's, over all stages of a pipeline; ``stage`` is the one that holds most.
+    Under a plan they are one rank's, over all stages of a pipeline; ``stage`` is the one that holds most, and ``whole``
+    the model on one part.
     """
 
     scenario: Scenario
@@ -106,6 +107,12 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True):
     launch_seconds: float
     engine_seconds: float
     stage: Pricing | None = None
+    whole: Pricing | None = None
+
+    @property
+    def entire(self) -> Pricing:
+        """All of the model as if one part had it."""
+        return self.whole or self
 
     @property
     def held(self) -> Pricing:
@@ -136,7 +143,9 @@ class Pricer:
             for level, link in self.rates.links.items()
         }
         self._device = {dtype: device_law.under(self.rates, peak) for dtype, peak in self.rates.fastest.items()}
-        self._links = {level: device_law.under(self.rates, math.inf, **link) for level, link in self.rates.links.items()}
+        self._links = {
+            level: device_law.under(self.rates, math.inf, **link) for level, link in self.rates.links.items()
+        }
         self._device_whole = device_whole(scenario.conventions, book)
         self._engine = law_function(tuple(engine.items()), ("launch_seconds_total", "seconds"))
 
@@ -195,30 +204,22 @@ class Pricer:
 
     def _link_seconds(self, level: str, least: Sequence[tuple[float, ...]]) -> tuple[float, float]:
         """Times of bytes and of messages over the links of a level."""
-        lines = zip(self.ledger.lines, least, strict=True)
-        sent = map(sum, zip(*[amounts for line, amounts in lines if line.op.level == level], strict=True))
-        times = dict(zip(TERMS, self._links[level](tuple(sent)), strict=True))
+        sent = [0.0] * len(RESOURCES)
+        for line, amounts in zip(self.ledger.lines, least, strict=True):
+            if line.op.level == level:
+                sent = list(map(operator.add, sent, amounts))
+        times = dict(zip(TERMS, self._links[level](sent), strict=True))
         return times["link_seconds"], times["latency_seconds"]
 
 
 def price(scenario: Scenario, book: Book) -> Pricing:
     """Every number of a scenario's step."""
-    whole = Pricer(scenario, book)(scenario.step)
-    if scenario.plan is None or scenario.plan.pipeline == 1:
-        return whole
-    from flopmap.plans.shard import stages
+    pricing = Pricer(scenario, book)(scenario.step)
+    if scenario.plan is None:
+        return pricing
+    from flopmap.floor.ranks import with_shares
 
-    alone = msgspec.structs.replace(scenario.plan, pipeline=1)
-    shares = [
-        Pricer(msgspec.structs.replace(scenario, plan=alone, model=model), book)(scenario.step)
-        for stage in stages(scenario.model.architecture, scenario.plan.stages)
-        for model in (msgspec.structs.replace(scenario.model, architecture=stage),)
-    ]
-    fullest = max(shares, key=lambda share: sum(share.totals[resource] for resource in ("resident", "cache", "held")))
-    device = whole.device_seconds
-    if scenario.phase != "decode":  # chunks of a prompt can be in several stages at once
-        device = max(share.device_seconds for share in shares)
-    return msgspec.structs.replace(whole, stage=fullest, device_seconds=device)
+    return with_shares(pricing, book)
 
 
 # -- costs ------------------------------------------------------------------------------------------------------------
@@ -354,5 +355,7 @@ def _of_part(part: Part) -> dict[str, Any]:
 
 
 def _known(given: Mapping[str, Any], book: Book) -> dict[str, float]:
-    constants = NO_LINK | {name: symbol.value for name, symbol in book.glossary.symbols.items() if symbol.value is not None}
+    constants = NO_LINK | {
+        name: symbol.value for name, symbol in book.glossary.symbols.items() if symbol.value is not None
+    }
     return {name: math.inf if number is None else number for name, number in given.items()} | constants

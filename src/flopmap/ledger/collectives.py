@@ -11,7 +11,7 @@ from flopmap.model.architecture import CrossAttention, Experts, Linear
 from flopmap.step import MAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from flopmap.model.architecture import Architecture, Layer, Stack
     from flopmap.plans.plan import Plan
@@ -79,20 +79,19 @@ def _spread(layer: Layer) -> Iterator[Experts]:
 def _exchanges(experts: Experts, count: int, hidden: int, plan: Plan) -> Iterator[Op]:
     """Rows to the ranks that hold their experts and back; each tensor rank sends its share of them."""
     width = (experts.latent or hidden) / plan.tensor
-    top_k = experts.top_k * plan.expert
     for step in ("dispatch", "combine"):
         for ranks, level in _levels(plan.expert, plan):
             yield Op(
                 name=f"{experts.name}.{step}{'' if level == 'scale-up' else '.out'}",
                 op_class="expert-dispatch",
                 count=count,
-                shapes=(("ranks", ranks), ("width", width), ("top_k", top_k)),
+                shapes=(("ranks", ranks), ("width", width), ("top_k", experts.top_k)),
                 level=level,
             )
 
 
-def _joined(name: str, op_class: str, shapes: dict[str, float], ranks: int, plan: Plan) -> Iterator[Op]:
-    """A collective inside of each scale-up domain, then one between domains, where each part has its piece of the row."""
+def _joined(name: str, op_class: str, shapes: Mapping[str, float], ranks: int, plan: Plan) -> Iterator[Op]:
+    """A collective inside of each scale-up domain, then one between domains, where each part has a piece of the row."""
     piece = 1
     for joined, level in _levels(ranks, plan):
         divided = {key: value / piece for key, value in shapes.items()}

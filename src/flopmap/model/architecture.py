@@ -134,14 +134,13 @@ class Experts(msgspec.Struct, frozen=True, kw_only=True):
 
     ``shared_width`` is the width of all shared experts together (0 for none); ``shared_gate`` scales them by a learned
     gate. Where ``latent`` is not 0, routed experts work on a projection of that width, and another leads back.
-    ``router`` is False where the layer's pieces hold a router that is more than one matrix. A rank that holds some of the
-    experts has its even share of ``top_k``; its router chooses among all ``choices``, and its experts take the tokens of
-    all ``replicas`` of the rest of the model.
+    ``router`` is False where the layer's pieces hold a router that is more than one matrix.
+    ``ranks`` hold the experts between them, and take the tokens of as many ``replicas`` of the rest of the model.
     """
 
     name: str = "moe"
     experts: int
-    top_k: float
+    top_k: int
     width: int
     gated: bool = True
     bias: bool = False
@@ -152,7 +151,7 @@ class Experts(msgspec.Struct, frozen=True, kw_only=True):
     shared_bias: bool = False
     latent: int = 0
     router: bool = True
-    choices: int | None = None
+    ranks: int = 1
     replicas: int = 1
 
 

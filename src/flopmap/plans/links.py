@@ -30,9 +30,13 @@ def wires(part: Part, parts: int) -> tuple[Wire, ...]:
     host = part.host_link_bytes_per_second
     nearest = min(up, key=lambda link: link.domain, default=None)
     widest = max(out, key=lambda link: link.value, default=None)
-    found = [_wire("scale-up", nearest.name, nearest, nearest.latency_seconds)] if nearest else [_host("scale-up", host)]
+    found = (
+        [_wire("scale-up", nearest.name, nearest, nearest.latency_seconds)] if nearest else [_host("scale-up", host)]
+    )
     if inside < parts:
-        found += [_wire("scale-out", widest.name, widest, widest.latency_seconds)] if widest else [_host("scale-out", host)]
+        found += (
+            [_wire("scale-out", widest.name, widest, widest.latency_seconds)] if widest else [_host("scale-out", host)]
+        )
     return tuple(found)
 
 

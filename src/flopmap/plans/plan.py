@@ -17,10 +17,10 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Ranks by kind. ``stages`` are layers of each pipeline stage; ``wires`` the links, ``domain`` parts of a scale-up.
+    """Ranks by kind; ``stages`` are the layers of each pipeline stage, ``domain`` the parts that scale-up links join.
 
-    Tensor ranks are neighbours, then data ranks, then stages. With ``spread`` the experts lie over the data ranks too, whose
-    attention works on batches of their own.
+    Tensor ranks are neighbours, then data ranks, then stages. Where it is ``spread``, experts lie over the data ranks
+    too, whose attention works on batches of their own.
     """
 
     tensor: int = 1

@@ -13,7 +13,7 @@ from flopmap.step import ScenarioError
 
 if TYPE_CHECKING:
     from flopmap.machine.machine import Machine
-    from flopmap.model.architecture import Architecture
+    from flopmap.model.architecture import Architecture, Layer
     from flopmap.records.types import Engine
 
 MOST = 1_000_000
@@ -52,19 +52,19 @@ def read_plan(
     for name, size in zip(LONG, asked, strict=False):
         if size is not None and not 1 <= size <= MOST:
             raise ScenarioError(f"{LONG[name]} {size}: out of range (accepted: 1 to {MOST})")
-    layered = engine.defaults.get(SPLIT) == "layer"
-    if layered and (asked.tensor or 1) > 1:
+    by_layers = layered(engine)
+    if by_layers and (asked.tensor or 1) > 1:
         raise ScenarioError(
             f"--tensor-parallel-size {asked.tensor}: {engine.id} splits a model by layers (nearest: -pp {asked.tensor})"
         )
-    sized = _sizes(asked, machine, architecture, layered=layered, notes=notes)
+    sized = _sizes(asked, machine, architecture, by_layers=by_layers, notes=notes)
     if sized.parts > machine.count and counted:
         raise ScenarioError(
             f"{flags(sized)}: {sized.parts} parts, but --on gives {machine.count}"
-            f" (nearest: {nearest(architecture, machine, machine.count, sized.pipeline)})"
+            f" (nearest: {flags(usual(architecture, machine, machine.count))})"
         )
-    _check(sized, machine, architecture, asked)
-    if layered and sized.pipeline > 1 and not asked.pipeline:
+    _check(sized, architecture, asked)
+    if by_layers and sized.pipeline > 1 and not asked.pipeline:
         notes.append(f"{engine.id} splits by layers: PP {sized.pipeline}, one part after another")
     if sized.parts < machine.count:
         notes.append(f"{sized.parts} of {machine.count} parts work: the plan takes no more")
@@ -77,12 +77,15 @@ def read_plan(
     )
 
 
-def _sizes(
-    asked: Asked, machine: Machine, architecture: Architecture, *, layered: bool, notes: list[str]
-) -> Plan:
+def layered(engine: Engine) -> bool:
+    """Whether an engine gives each part whole layers."""
+    return engine.defaults.get(SPLIT) == "layer"
+
+
+def _sizes(asked: Asked, machine: Machine, architecture: Architecture, *, by_layers: bool, notes: list[str]) -> Plan:
     if not any(size not in (None, 1) for size in asked[:3]):
-        plan = Plan(pipeline=machine.count) if layered else usual(architecture, machine, machine.count)
-        if plan.parts > 1 and not layered:
+        plan = Plan(pipeline=machine.count) if by_layers else usual(architecture, machine, machine.count)
+        if plan.parts > 1 and not by_layers:
             notes.append(f"plan {plan}: none is given")
     else:
         plan = Plan(tensor=asked.tensor or 1, pipeline=asked.pipeline or 1, data=asked.data or 1)
@@ -97,21 +100,22 @@ def usual(architecture: Architecture, machine: Machine, parts: int) -> Plan:
     inside = domain(machine.part, parts)
     for tensor in range(inside, 0, -1):
         fitting = Plan(tensor=tensor, pipeline=parts // tensor)
-        if parts % tensor == 0 and problem(architecture.layers, tensor) is None and not expert_problem(architecture.layers, fitting):
+        if (
+            parts % tensor == 0
+            and problem(architecture.layers, tensor) is None
+            and not expert_problem(architecture.layers, fitting)
+        ):
             return fitting
     return Plan(pipeline=parts)
 
 
-def nearest(architecture: Architecture, machine: Machine, parts: int, pipeline: int = 1) -> str:
-    """The flags of a plan that works on some parts, or on fewer where no plan takes them all."""
-    for count in range(parts, 0, -1):
-        plan = usual(architecture, machine, count)
-        if count % pipeline == 0 and pipeline > 1:
-            staged = replace(usual(architecture, machine, count // pipeline), pipeline=pipeline)
-            plan = staged if staged.parts == count else plan
-        if plan.pipeline <= len(architecture.layers):
-            return flags(plan)
-    return "-tp 1"
+def nearest(plan: Plan, layers: tuple[Layer, ...]) -> str:
+    """The flags of the plan with the most tensor ranks, up to those asked for, that can be."""
+    for tensor in range(plan.tensor, 0, -1):
+        ranks = Plan(tensor=tensor, pipeline=min(plan.pipeline, len(layers)), data=plan.data)
+        if problem(layers, tensor) is None and expert_problem(layers, ranks) is None:
+            return flags(ranks)
+    return flags(Plan(pipeline=plan.pipeline))
 
 
 def flags(plan: Plan) -> str:
@@ -120,17 +124,17 @@ def flags(plan: Plan) -> str:
     return " ".join(given) or "-tp 1"
 
 
-def _check(plan: Plan, machine: Machine, architecture: Architecture, asked: Asked) -> None:
+def _check(plan: Plan, architecture: Architecture, asked: Asked) -> None:
     """Refuse what cannot work, with the nearest plan that does."""
     layers = architecture.layers
-    instead = f"(nearest: {nearest(architecture, machine, plan.tensor * plan.pipeline, plan.pipeline)})"
+    instead = f"(nearest: {nearest(plan, layers)})"
     reason = problem(layers, plan.tensor)
     if reason:
         raise ScenarioError(f"-tp {plan.tensor}: {reason} cannot be divided by {plan.tensor} {instead}")
     if plan.pipeline > len(layers):
         raise ScenarioError(f"-pp {plan.pipeline}: there are {len(layers)} layers {instead}")
     if plan.pipeline > 1 and any(layer.shared for layer in layers):
-        raise ScenarioError(f"-pp {plan.pipeline}: layers share their matrices, and stages cannot {instead}")
+        raise ScenarioError(f"-pp {plan.pipeline}: layers share their matrices, and stages cannot (accepted: 1)")
     ranks = plan.tensor * plan.data
     if plan.expert > 1 or asked.experts:
         flag = "--enable-expert-parallel" if asked.experts else f"-ep {plan.expert}"

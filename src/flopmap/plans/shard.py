@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -16,6 +16,7 @@ from flopmap.model.architecture import (
     LatentAttention,
     Layer,
     Linear,
+    Piece,
     Recurrence,
     SharedKeys,
     Stack,
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
     from flopmap.plans.plan import Plan
 
-P = TypeVar("P")
+Part: TypeAlias = Piece | Experts | SharedKeys | CrossAttention
+A = TypeVar("A", bound=Attention | LatentAttention)
 
 
 def problem(layers: Iterable[Layer], tensor: int) -> str | None:
@@ -91,16 +93,21 @@ def stages(architecture: Architecture, sizes: tuple[int, ...]) -> list[Architect
 
 def said(architecture: Architecture, plan: Plan) -> list[str]:
     """What the plan assumes of a model, in words."""
-    notes, layers = [], set(architecture.layers)
+    notes: list[str] = []
+    layers = set(architecture.layers)
     keys = {layer.attention.kv_heads for layer in layers if isinstance(layer.attention, Attention)}
-    for heads in sorted(number for number in keys if number < plan.tensor):
-        notes.append(f"{heads} key and value heads are fewer than {plan.tensor} ranks: each has one, and copies are held")
+    notes += [
+        f"{heads} key and value heads are fewer than {plan.tensor} ranks: each has one, and copies are held"
+        for heads in sorted(number for number in keys if number < plan.tensor)
+    ]
     if plan.tensor > 1 and any(isinstance(layer.attention, LatentAttention) for layer in layers):
         notes.append("the latent cache is on every tensor rank: its one vector a token cannot be divided by heads")
     if plan.tensor > 1 and any(isinstance(piece, Recurrence) for layer in layers for piece in layer.pieces):
         notes.append("mixers without softmax attention are divided evenly, with what leads to them")
     if plan.expert > 1:
-        notes.append(f"experts are chosen evenly: each of {plan.expert} ranks has its share of tokens and of experts read")
+        notes.append(
+            f"experts are chosen evenly: each of {plan.expert} ranks has its share of tokens and of experts read"
+        )
     if plan.data > 1 and not plan.spread:
         notes.append(f"the batch is spread over {plan.data} replicas that do not wait for each other")
     if plan.spread:
@@ -109,7 +116,7 @@ def said(architecture: Architecture, plan: Plan) -> list[str]:
         stages = f"{min(plan.stages)} to {max(plan.stages)}" if len(set(plan.stages)) > 1 else f"{plan.stages[0]}"
         notes.append(
             f"one micro-batch: a step passes {plan.pipeline} stages of {stages} layers one after another;"
-            f" as many more batches could be under way"
+            " others could be under way meanwhile"
         )
     return notes
 
@@ -130,36 +137,32 @@ def _layer(layer: Layer, hidden: int, plan: Plan) -> Layer:
         half = _experts(half, plan)
     return replace(
         layer,
-        attention=layer.attention and _attention(layer.attention, plan.tensor),
+        attention=_attention(layer.attention, plan.tensor) if layer.attention else None,
         feed_forward=half,
         pieces=tuple(_piece(piece, hidden, plan) for piece in layer.pieces),
     )
 
 
-def _attention(attention: P, tensor: int) -> P:
+def _attention(attention: A, tensor: int) -> A:
     """Heads divided. Keys and values of fewer heads than ranks are replicated; so is a latent, and an indexer."""
     if isinstance(attention, Attention):
         keys = max(1, attention.kv_heads // tensor)
         return replace(attention, heads=attention.heads // tensor, kv_heads=keys)
-    if isinstance(attention, LatentAttention):
-        return replace(attention, heads=attention.heads // tensor)
-    raise TypeError(f"{attention} is no attention")
+    return replace(attention, heads=attention.heads // tensor)
 
 
 def _experts(experts: Experts, plan: Plan) -> Experts:
     """Whole experts by expert ranks; the router is on each, and a rank has an even share of what tokens choose."""
     return replace(
         experts,
-        experts=experts.experts // plan.expert,
-        top_k=experts.top_k if plan.expert == 1 else experts.top_k / plan.expert,
-        choices=experts.experts,
+        ranks=plan.expert,
         width=experts.width // plan.expert_tensor,
         shared_width=experts.shared_width // plan.tensor,
         replicas=plan.replicas,
     )
 
 
-def _piece(piece: P, hidden: int, plan: Plan) -> P:
+def _piece(piece: Part, hidden: int, plan: Plan) -> Part:
     """A piece of a mixer: channels, states and projections divided where they can be."""
     tensor = plan.tensor
     if isinstance(piece, Experts):
@@ -181,7 +184,9 @@ def _piece(piece: P, hidden: int, plan: Plan) -> P:
 
 def _linear(piece: Linear, hidden: int, tensor: int) -> Linear:
     """By rows where it leads back to the layer's width (its sums are then added up), else by columns."""
-    by_rows = piece.d_out == hidden != piece.d_in or (hidden not in (piece.d_in, piece.d_out) and piece.d_in > piece.d_out)
+    by_rows = piece.d_out == hidden != piece.d_in or (
+        hidden not in (piece.d_in, piece.d_out) and piece.d_in > piece.d_out
+    )
     if by_rows and not piece.d_in % tensor:
         return replace(piece, d_in=piece.d_in // tensor)
     if not by_rows and not piece.d_out % tensor:
