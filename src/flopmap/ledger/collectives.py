@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from flopmap.step import Level
 
 
-def communicating(architecture: Architecture, plan: Plan, running: Collection[str]) -> Iterator[Op]:
-    """The collectives of a rank; ``architecture`` is its share."""
+def communicating(
+    architecture: Architecture, whole: Architecture, plan: Plan, running: Collection[str]
+) -> Iterator[Op]:
+    """The collectives of a rank; ``architecture`` is its share of the ``whole``. A stack that each has sends nothing."""
     if plan.tensor > 1:
         for stack in architecture.stacks:
-            if stack.name in running:
+            if stack.name in running and stack not in whole.stacks:
                 for op in _of_layers(stack, plan):
                     yield replace(op, name=f"{stack.name}.{op.name}", stack=stack.name)
         if architecture.vocab and architecture.embedding == "own":

@@ -58,10 +58,10 @@ def account(scenario: Scenario, book: Book) -> Ledger:
     nominal = scenario.model.nominal_parameters if scenario.conventions["parameters"] == "nominal" else None
     ops = operations(scenario.model.architecture, scenario.step.phases, scenario.step.stacks, nominal)
     ops += adapting(scenario.adapters) if scenario.adapters else ()
-    if scenario.plan:
+    if scenario.plan and scenario.whole:
         from flopmap.ledger.collectives import communicating
 
-        ops += communicating(scenario.model.architecture, scenario.plan, scenario.step.stacks)
+        ops += communicating(scenario.model.architecture, scenario.whole, scenario.plan, scenario.step.stacks)
     lines = tuple(_lines(ops, scenario, scenario.precision, book))
     if scenario.speculation and scenario.draft_precision:
         lines += tuple(draft_lines(scenario.speculation, scenario, scenario.draft_precision, book))

@@ -131,7 +131,7 @@ def _check(plan: Plan, architecture: Architecture, asked: Asked) -> None:
     reason = problem(layers, plan.tensor)
     if reason:
         raise ScenarioError(f"-tp {plan.tensor}: {reason} cannot be divided by {plan.tensor} {instead}")
-    if plan.pipeline > len(layers):
+    if plan.pipeline > max(1, len(layers)):
         raise ScenarioError(f"-pp {plan.pipeline}: there are {len(layers)} layers {instead}")
     if plan.pipeline > 1 and any(layer.shared for layer in layers):
         raise ScenarioError(f"-pp {plan.pipeline}: layers share their matrices, and stages cannot (accepted: 1)")
