@@ -20,8 +20,9 @@ def test_deepseek_v3_on_eight_h200() -> None:
     answer = why(DEEPSEEK, "--on", "h200-sxm:8", "-tp", "8", "-ep", "8", "--batch-size", "64")
     plan = answer["plan"]
     assert (plan["tensor"], plan["expert"], plan["parts"]) == (8, 8, 8)
+    source = "ml-engineering-network"
     assert plan["wires"] == [
-        {"level": "scale-up", "name": "NVLink 4", "bytes_per_second": 450e9, "latency_seconds": None}
+        {"level": "scale-up", "name": "NVLink 4", "bytes_per_second": 450e9, "latency_seconds": None, "source": source}
     ]
     assert answer["parameters"]["total"] == 671_026_404_352
     # an eighth of the routed experts; the rest of attention by heads, with what leads to the latent on each
@@ -109,8 +110,9 @@ def test_the_report_names_the_plan_and_its_collectives() -> None:
 
 def test_an_explained_collective_shows_its_bytes_and_its_link() -> None:
     text = flopmap("why", LLAMA_8B, "--on", "h100-sxm:8", "--explain", "mlp.all_reduce").out
-    assert "link = 2 × (ranks − 1) / ranks × payload" in text
-    assert "link_seconds = link / link_bandwidth = 458752 / 450000000000" in text  # 32 x 1.75 x 4096 x 2
+    assert "link = 2 × (ranks - 1) / ranks × payload" in text
+    assert "link_seconds = link / link_bandwidth = 458,752 / 450,000,000,000" in text  # 32 x 1.75 x 4096 x 2
+    assert "NVLink 4 4.5e+11 (ml-engineering-network)" in text
 
 
 def test_a_served_command_brings_its_plan() -> None:

@@ -50,4 +50,5 @@ def _wire(level: Level, name: str, figure: Figure | None, latency: Figure | None
         name=name,
         bytes_per_second=figure.value if figure else None,
         latency_seconds=latency.value if latency else None,
+        source=figure.source if figure else "",
     )

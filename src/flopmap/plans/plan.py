@@ -14,6 +14,7 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     bytes_per_second: float | None
     latency_seconds: float | None
+    source: str = ""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
