@@ -40,6 +40,7 @@ SUITE = (
     "tests.physics.test_ops_of_sparse_attention",
     "tests.physics.test_ops_of_encoders",
     "tests.physics.test_ops_of_drafts",
+    "tests.physics.test_ops_of_plans",
     "tests.physics.test_laws",
     "tests.physics.test_steps",
     "tests.physics.test_goldens",

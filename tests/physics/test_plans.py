@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
 
 from flopmap.floor.roofline import Pricing, price
+from flopmap.floor.sensitivity import doublings, elasticity
 from flopmap.floor.summary import memory, utilisation
 from flopmap.machine.machine import together
 from flopmap.plans.links import wires
@@ -115,7 +117,7 @@ def test_what_is_left_over_of_layers_goes_to_stages_before_the_last(book: Book) 
 @pytest.mark.parametrize("model", [LLAMA_8B, LLAMA_70B, MIXTRAL, DEEPSEEK])
 def test_more_parts_never_hold_more_each(flag: str, model: str, book: Book) -> None:
     held = [memory(priced(book, model, "h200-sxm", batch_size=8, **{flag: parts}), book) for parts in (1, 2, 4, 8)]
-    for fewer, more in zip(held, held[1:], strict=False):
+    for fewer, more in itertools.pairwise(held):
         assert more.weight_bytes < fewer.weight_bytes
         assert more.cache_bytes <= fewer.cache_bytes
 
@@ -197,6 +199,20 @@ def test_a_faster_link_never_slows_a_step(model: str, parts: int, plan: dict[str
     assert floors[0][1] > floors[-1][1]
 
 
+@pytest.mark.parametrize("batch", [1, 64, 1024])
+def test_the_elasticity_of_links_is_the_derivative_of_the_floor(batch: int, book: Book) -> None:
+    scenario = scenario_of(book, on="h200-sxm:8", tensor_parallel_size=8, batch_size=batch)
+    assert scenario.plan is not None
+    floors = []
+    for factor in (1 - 1e-6, 1, 1 + 1e-6, 2):
+        links = tuple(replace(wire, bytes_per_second=450e9 * factor) for wire in scenario.plan.wires)
+        floors.append(price(replace(scenario, plan=replace(scenario.plan, wires=links)), book))
+    slope = (floors[0].engine_seconds - floors[2].engine_seconds) / (2e-6 * floors[1].engine_seconds)
+    assert slope == pytest.approx(elasticity(floors[1])["link_bandwidth"], abs=1e-5)
+    (doubled,) = [doubling for doubling in doublings(floors[1]) if doubling.property == "link_bandwidth"]
+    assert doubled.step_seconds == pytest.approx(floors[3].engine_seconds, rel=1e-12)
+
+
 # -- what ranks send --------------------------------------------------------------------------------------------------
 
 
@@ -274,8 +290,12 @@ def test_tokens_go_to_the_ranks_of_their_experts_and_come_back(book: Book) -> No
 def test_spread_experts_get_the_tokens_of_all_ranks(book: Book) -> None:
     alone = priced(book, DEEPSEEK, "h200-sxm", batch_size=64)
     rank = priced(book, DEEPSEEK, "h200-sxm:8", data_parallel_size=8, enable_expert_parallel=True, batch_size=64)
-    flops = [sum(line.costs["matrix"] for line in one.lines if line.line.op.name == "moe.experts") for one in (alone, rank)]
-    read = [sum(line.costs["weights"] for line in one.lines if line.line.op.name == "moe.experts") for one in (alone, rank)]
+    flops = [
+        sum(line.costs["matrix"] for line in one.lines if line.line.op.name == "moe.experts") for one in (alone, rank)
+    ]
+    read = [
+        sum(line.costs["weights"] for line in one.lines if line.line.op.name == "moe.experts") for one in (alone, rank)
+    ]
     assert flops[1] == pytest.approx(flops[0] / 8)
     assert read[1] == pytest.approx(read[0] / 8)  # an eighth of the union of all 64 tokens
 
@@ -348,7 +368,12 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     (LLAMA_8B, "h100-sxm", {"tensor_parallel_size": 5}, "-tp 5: 32 heads cannot be divided by 5 (nearest: -tp 4)"),
     (LLAMA_8B, "h100-sxm:4", {"tensor_parallel_size": 8}, "-tp 8: 8 parts, but --on gives 4 (nearest: -tp 4)"),
     (LLAMA_8B, "h100-sxm:1", {"tensor_parallel_size": 2}, "-tp 2: 2 parts, but --on gives 1 (nearest: -tp 1)"),
-    (LLAMA_8B, "h100-sxm", {"tensor_parallel_size": 0}, "--tensor-parallel-size 0: out of range (accepted: 1 to 1000000)"),
+    (
+        LLAMA_8B,
+        "h100-sxm",
+        {"tensor_parallel_size": 0},
+        "--tensor-parallel-size 0: out of range (accepted: 1 to 1000000)",
+    ),
     (LLAMA_8B, "h100-sxm", {"pipeline_parallel_size": 33}, "-pp 33: there are 32 layers (nearest: -pp 32)"),
     (LLAMA_8B, "h100-sxm", {"expert_parallel_size": 2}, "-ep 2: llama models have no experts"),
     (LLAMA_8B, "h100-sxm", {"enable_expert_parallel": True}, "--enable-expert-parallel: llama models have no experts"),
