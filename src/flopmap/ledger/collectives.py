@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def communicating(
     architecture: Architecture, whole: Architecture, plan: Plan, running: Collection[str]
 ) -> Iterator[Op]:
-    """The collectives of a rank; ``architecture`` is its share of the ``whole``. A stack that each has sends nothing."""
+    """The collectives of a rank; ``architecture`` is its share of the ``whole``. A stack that each has is silent."""
     if plan.tensor > 1:
         for stack in architecture.stacks:
             if stack.name in running and stack not in whole.stacks:

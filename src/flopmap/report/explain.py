@@ -127,7 +127,9 @@ def _rate_sources(line: PricedLine, pricing: Pricing) -> str:
     rates += [("vector", vector_peak(part)), ("exp", part.exp_per_second)]
     named = [f"{name} {figure.value:.5g} ({figure.source})" for name, figure in rates if figure is not None]
     plan = pricing.scenario.plan
-    for wire in plan.wires if plan and line.costs["link"] else ():
-        if wire.level == line.line.op.level and wire.bytes_per_second:
-            named.append(f"{wire.name} {wire.bytes_per_second:.5g} ({wire.source})")
+    named += [
+        f"{wire.name} {wire.bytes_per_second:.5g} ({wire.source})"
+        for wire in (plan.wires if plan and line.costs["link"] else ())
+        if wire.level == line.line.op.level and wire.bytes_per_second
+    ]
     return ", ".join(named)
