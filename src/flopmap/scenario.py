@@ -132,7 +132,7 @@ def make(request: Request, book: Book) -> Scenario:
     media = _media(request, checkpoint, notes)
     plan, share = _plan(request, machine, checkpoint, engine, notes), request
     if plan:
-        share = _share_of(request, plan, beside={"--speculative-config": speculation, "--lora-rank": adapters})
+        share = _share_of(request, plan, notes, beside={"--speculative-config": speculation, "--lora-rank": adapters})
         machine = msgspec.structs.replace(machine, count=max(machine.count, plan.parts))
         checkpoint = _shard_of(checkpoint, plan, notes)
     phase, step = _step(share, architecture, blocks, media, notes)
@@ -189,14 +189,18 @@ def _plan(request: Request, machine: Machine, checkpoint: Checkpoint, engine: En
     return plan if plan.parts > 1 else None
 
 
-def _share_of(request: Request, plan: Plan, beside: dict[str, object]) -> Request:
+def _share_of(request: Request, plan: Plan, notes: list[str], beside: dict[str, object]) -> Request:
     """The request of one data rank. Raises :class:`ScenarioError` for what no plan counts yet."""
     for flag, given in beside.items():
         if given is not None:
             raise ScenarioError(f"{flag}: not counted yet under a plan over several parts ({plan}); give one part")
     if ("parameters", "nominal") in request.conventions:
         raise ScenarioError(f"--convention parameters=nominal: a plan over several parts ({plan}) needs exact shapes")
-    return msgspec.structs.replace(request, batch_size=-(-(request.batch_size or 1) // plan.data))
+    batch = request.batch_size or 1
+    share = -(-batch // plan.data)
+    if share * plan.data != batch:
+        notes.append(f"a batch of {batch:,} is no multiple of {plan.data} data ranks: each is priced at {share:,}")
+    return msgspec.structs.replace(request, batch_size=share)
 
 
 def _shard_of(checkpoint: Checkpoint, plan: Plan, notes: list[str]) -> Checkpoint:

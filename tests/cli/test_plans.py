@@ -77,6 +77,8 @@ def test_an_8b_on_eight_tpu_v5e() -> None:
 
 
 def test_an_8b_needs_many_groq_chips() -> None:
+    alone = flopmap("why", LLAMA_8B, "--on", "groq-lpu").out
+    assert "does not fit; the weights need 70 parts or more" in alone  # 16.06 GB over 230 MB is 69.8
     refused = flopmap("why", LLAMA_8B, "--on", "groq-lpu:8")
     assert refused.code == 2
     assert refused.err == (

@@ -134,6 +134,11 @@ def test_whole_sequences_fit_beside_the_weights(book: Book) -> None:
     assert by_law(book, "capacity", "max_sequences", capacity=80, resident=140, sequence_bytes=10) == 0
 
 
+def test_weights_need_as_many_parts_as_their_memories_hold(book: Book) -> None:
+    assert by_law(book, "capacity", "least_parts", capacity=80, resident=141) == 2
+    assert by_law(book, "capacity", "least_parts", capacity=80, resident=80) == 1
+
+
 def test_an_element_has_its_bits_and_its_share_of_scales(book: Book) -> None:
     # bf16; fp8; MXFP4: a byte every 32; 4 bits with an fp16 scale and a 4-bit zero point every 128
     plain = {"scale_bits": 0, "zero_bits": 0, "group": 1}
@@ -144,7 +149,7 @@ def test_an_element_has_its_bits_and_its_share_of_scales(book: Book) -> None:
 
 
 LAWS = {
-    "capacity": {"max_sequences"},
+    "capacity": {"max_sequences", "least_parts"},
     "denoising": {"tokens_per_pass"},  # test_ops_of_drafts.py
     "device-floor": {
         *("device_bytes", "matrix_seconds", "vector_seconds", "exp_seconds", "memory_seconds"),

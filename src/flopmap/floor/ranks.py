@@ -60,13 +60,12 @@ def refuse_unfit(request: Request, pricing: Pricing, fit: Memory, book: Book) ->
     if plan is None or fit.fits or fit.borderline or fit.weight_bytes <= fit.capacity_bytes:
         return
     part, weights = pricing.scenario.machine.part, pricing.entire.totals["resident"]
-    least = -int(-weights // part.capacity_bytes.value)
-    fitting = next(_fitting(request, pricing.scenario, least, book), None)
+    fitting = next(_fitting(request, pricing.scenario, fit.least_parts, book), None)
     instead = f"nearest: --on {part.id}:{fitting.parts} {flags(fitting)}" if fitting else "no plan that we know does"
     each, held = amount(fit.weight_bytes, "B"), amount(fit.capacity_bytes, "B")
     raise ScenarioError(
         f"{plan}: {each} of weights on a part do not fit in the {held} of {part.id}; "
-        f"{amount(weights, 'B')} of them need at least {least} parts ({instead})"
+        f"{amount(weights, 'B')} of them need at least {fit.least_parts} parts ({instead})"
     )
 
 

@@ -21,6 +21,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     """What a scenario holds in device memory, in bytes, and whether it fits.
 
     ``max_sequences`` is an upper bound at this context; None when a sequence holds nothing.
+    ``least_parts``: no fewer parts of this kind hold all of the model's weights.
     ``borderline``: it fits or not depending on which source of the part's capacity one believes.
     """
 
@@ -32,11 +33,12 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     fits: bool
     borderline: bool
     max_sequences: int | None
+    least_parts: int
 
 
 def memory(pricing: Pricing, book: Book) -> Memory:
     """The memory of a scenario, by the law of capacity: that of one part, and the sequences of all of them."""
-    pricing, plan = pricing.held, pricing.scenario.plan
+    entire, pricing, plan = pricing.entire, pricing.held, pricing.scenario.plan
     capacity = pricing.scenario.machine.part.capacity_bytes
     weights, cache, state = (pricing.totals[resource] for resource in ("resident", "cache", "held"))
     sequences = sum(group.count for group in pricing.scenario.step.groups if group.stack == MAIN) or 1
@@ -47,13 +49,12 @@ def memory(pricing: Pricing, book: Book) -> Memory:
     per_token = value(total(caches), one_token)
     limits = [capacity.value, *(other.value for other in capacity.others)]
     needed = weights + cache + state
-    most = None
+    most, laws = None, law(book.record(Law, "capacity"), pricing.scenario.conventions)
     if cache + state:
-        formula = law(book.record(Law, "capacity"), pricing.scenario.conventions)["max_sequences"]
         replicas = plan.data if plan else 1
         most = replicas * int(
             value(
-                formula,
+                laws["max_sequences"],
                 {"capacity": capacity.value, "resident": weights, "sequence_bytes": (cache + state) / sequences},
             )
         )
@@ -66,6 +67,9 @@ def memory(pricing: Pricing, book: Book) -> Memory:
         fits=needed <= capacity.value,
         borderline=(needed <= min(limits)) != (needed <= max(limits)),
         max_sequences=most,
+        least_parts=int(
+            value(laws["least_parts"], {"capacity": capacity.value, "resident": entire.totals["resident"]})
+        ),
     )
 
 

@@ -144,9 +144,7 @@ def _check(plan: Plan, architecture: Architecture, asked: Asked) -> None:
             raise ScenarioError(f"{flag}: {ranks} ranks of a stage cannot hold it (nearest: -ep {ranks})")
     reason = expert_problem(layers, plan)
     if reason:
-        fitting = _whole_experts(plan, architecture)
-        by = plan.expert if "experts" in reason and " of " not in reason else plan.expert_tensor
-        raise ScenarioError(f"{flags(plan)}: {reason} cannot be divided by {by} (nearest: {fitting})")
+        raise ScenarioError(f"{flags(plan)}: {reason} (nearest: {_whole_experts(plan, architecture)})")
 
 
 def _whole_experts(plan: Plan, architecture: Architecture) -> str:

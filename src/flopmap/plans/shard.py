@@ -56,12 +56,13 @@ def experts_of(layers: Iterable[Layer]) -> list[Experts]:
 def expert_problem(layers: Iterable[Layer], plan: Plan) -> str | None:
     """Why experts cannot be spread: whole ones over the expert ranks, their widths over the ranks that share one."""
     for experts in experts_of(layers):
-        if experts.experts % plan.expert:
-            return f"{experts.experts} experts"
-        if experts.width % plan.expert_tensor:
-            return f"experts of {experts.width:,}"
-        if experts.shared_width % plan.tensor:
-            return f"shared experts of {experts.shared_width:,}"
+        for what, number, ranks in (
+            (f"{experts.experts} experts", experts.experts, plan.expert),
+            (f"experts of {experts.width:,}", experts.width, plan.expert_tensor),
+            (f"shared experts of {experts.shared_width:,}", experts.shared_width, plan.tensor),
+        ):
+            if number % ranks:
+                return f"{what} cannot be divided by {ranks}"
     return None
 
 

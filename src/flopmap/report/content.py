@@ -91,6 +91,12 @@ def need(verdict: Verdict) -> str:
     return f"{held}{cache} in {amount(memory.capacity_bytes, 'B')}"
 
 
+def unfit(verdict: Verdict) -> str:
+    """That it does not fit, and how many parts the weights need at least."""
+    least, plan = verdict.memory.least_parts, verdict.pricing.scenario.plan
+    return f"does not fit; the weights need {least:,} parts or more" if least > 1 and not plan else "does not fit"
+
+
 def subject(verdict: Verdict) -> str:
     """The scenario in one line."""
     scenario = verdict.pricing.scenario
@@ -266,7 +272,7 @@ def account(verdict: Verdict) -> Table:
             ", ".join(f"{name} {amount(value, 'B')}" for name, value in kinds),
         ),
         ("launches", f"{pricing.totals['launches']:,.0f}", "kernels, one an op"),
-        ("memory", need(verdict), "fits" if memory.fits else "does not fit"),
+        ("memory", need(verdict), "fits" if memory.fits else unfit(verdict)),
         ("cache a token", amount(memory.kv_bytes_per_token, "B"), f"{memory.kv_bytes_per_token:,.0f} B"),
     ]
     if memory.max_sequences is not None:
