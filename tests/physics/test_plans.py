@@ -314,6 +314,24 @@ def test_a_block_with_one_norm_sums_its_halves_at_once(book: Book) -> None:
         assert count(rank, "mlp.all_reduce") == 0
 
 
+@pytest.mark.parametrize("tp", [2, 4])
+def test_mixers_without_attention_reduce_too(tp: int, book: Book) -> None:
+    # 30 layers of linear attention and 10 of softmax; the way back of the former is twice as wide as the layer
+    rank = planned(book, "Qwen/Qwen3.5-35B-A3B", tp=tp)
+    reduced = [count(rank, f"{half}.all_reduce") for half in ("mixer", "attention", "mlp")]
+    assert reduced == [30, 10, 40]
+
+
+def test_towers_are_shared_as_far_as_their_heads_go(book: Book) -> None:
+    flags: dict[str, Any] = {"phase": "prefill", "input_len": 512, "images": 1}
+    shared = planned(book, "Qwen/Qwen2.5-VL-3B-Instruct", tp=4, **flags)
+    assert count(shared, "vision.attention.all_reduce") == 32
+    copied = planned(book, "Qwen/Qwen2.5-VL-3B-Instruct", tp=8, **flags)
+    assert count(copied, "vision.attention.all_reduce") == 0
+    said = "vision is on every rank: a feed-forward of 3,420 cannot be divided by 8"
+    assert said in copied.scenario.assumptions
+
+
 def test_a_message_takes_the_latency_of_its_link(book: Book) -> None:
     scenario = scenario_of(book, on="h200-sxm:8", tensor_parallel_size=8)
     assert scenario.plan is not None

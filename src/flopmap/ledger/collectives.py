@@ -42,7 +42,7 @@ def _of_layers(architecture: Architecture | Stack, plan: Plan) -> Iterator[Op]:
     counts: dict[str, int] = {}
     spread: dict[Experts, int] = {}
     for layer in architecture.layers:
-        for name in _reduced(layer, architecture.hidden, plan):
+        for name in _reduced(layer, plan):
             counts[name] = counts.get(name, 0) + 1
         for experts in _spread(layer):
             spread[experts] = spread.get(experts, 0) + 1
@@ -54,11 +54,10 @@ def _of_layers(architecture: Architecture | Stack, plan: Plan) -> Iterator[Op]:
         yield from _exchanges(experts, count, architecture.hidden, plan)
 
 
-def _reduced(layer: Layer, hidden: int, plan: Plan) -> Iterator[str]:
+def _reduced(layer: Layer, plan: Plan) -> Iterator[str]:
     """The halves of a layer whose sums are added up. One norm for two halves is one sum of both."""
     pieces = layer.pieces
-    led_back = any(isinstance(piece, Linear) and piece.d_out == hidden != piece.d_in for piece in pieces)
-    mixes = layer.attention is not None or led_back
+    mixes = layer.attention is not None or any(isinstance(piece, Linear) and piece.summed for piece in pieces)
     feeds = layer.feed_forward is not None or any(isinstance(piece, Experts) for piece in pieces)
     if any(_spread(layer)):
         feeds = isinstance(layer.feed_forward, Experts) and bool(layer.feed_forward.shared_width) and plan.tensor > 1

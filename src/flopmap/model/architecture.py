@@ -158,7 +158,8 @@ class Experts(msgspec.Struct, frozen=True, kw_only=True):
 class Linear(msgspec.Struct, frozen=True, kw_only=True):
     """A projection that is no part of the usual blocks. ``shared`` has its parameters counted elsewhere.
 
-    ``head``: a part of the LM head, for the positions whose logits are wanted alone.
+    ``head``: a part of the LM head, for the positions whose logits are wanted alone. ``summed``: a rank's share of the
+    rows, whose products are added up over ranks.
     """
 
     name: str
@@ -167,6 +168,7 @@ class Linear(msgspec.Struct, frozen=True, kw_only=True):
     bias: bool = False
     shared: bool = False
     head: bool = False
+    summed: bool = False
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from flopmap.records.types import Engine
 
 MOST = 1_000_000
+MOST_TENSOR = 1024  # more tensor ranks are not offered
 SPLIT = "split-mode"  # of an engine's defaults: an engine that splits by layers has no tensor parallelism
 FLAGS = {"tensor": "-tp", "pipeline": "-pp", "data": "-dp", "expert": "-ep"}
 LONG = {
@@ -98,7 +99,7 @@ def _sizes(asked: Asked, machine: Machine, architecture: Architecture, *, by_lay
 def usual(architecture: Architecture, machine: Machine, parts: int) -> Plan:
     """What people run: tensor ranks within a scale-up domain as far as the heads allow, stages beyond."""
     inside = domain(machine.part, parts)
-    for tensor in range(inside, 0, -1):
+    for tensor in range(min(inside, MOST_TENSOR), 0, -1):
         fitting = Plan(tensor=tensor, pipeline=parts // tensor)
         if (
             parts % tensor == 0
@@ -111,7 +112,7 @@ def usual(architecture: Architecture, machine: Machine, parts: int) -> Plan:
 
 def nearest(plan: Plan, layers: tuple[Layer, ...]) -> str:
     """The flags of the plan with the most tensor ranks, up to those asked for, that can be."""
-    for tensor in range(plan.tensor, 0, -1):
+    for tensor in range(min(plan.tensor, MOST_TENSOR), 0, -1):
         ranks = Plan(tensor=tensor, pipeline=min(plan.pipeline, len(layers)), data=plan.data)
         if problem(layers, tensor) is None and expert_problem(layers, ranks) is None:
             return flags(ranks)
@@ -127,12 +128,12 @@ def flags(plan: Plan) -> str:
 def _check(plan: Plan, architecture: Architecture, asked: Asked) -> None:
     """Refuse what cannot work, with the nearest plan that does."""
     layers = architecture.layers
-    instead = f"(nearest: {nearest(plan, layers)})"
     reason = problem(layers, plan.tensor)
     if reason:
-        raise ScenarioError(f"-tp {plan.tensor}: {reason} cannot be divided by {plan.tensor} {instead}")
+        by = f"cannot be divided by {plan.tensor}"
+        raise ScenarioError(f"-tp {plan.tensor}: {reason} {by} (nearest: {nearest(plan, layers)})")
     if plan.pipeline > max(1, len(layers)):
-        raise ScenarioError(f"-pp {plan.pipeline}: there are {len(layers)} layers {instead}")
+        raise ScenarioError(f"-pp {plan.pipeline}: there are {len(layers)} layers (nearest: {nearest(plan, layers)})")
     if plan.pipeline > 1 and any(layer.shared for layer in layers):
         raise ScenarioError(f"-pp {plan.pipeline}: layers share their matrices, and stages cannot (accepted: 1)")
     ranks = plan.tensor * plan.data
@@ -149,7 +150,7 @@ def _check(plan: Plan, architecture: Architecture, asked: Asked) -> None:
 
 def _whole_experts(plan: Plan, architecture: Architecture) -> str:
     """The plan with the most expert ranks that works, then the one with fewer tensor ranks."""
-    for expert in range(plan.tensor, 0, -1):
+    for expert in range(min(plan.tensor, MOST_TENSOR), 0, -1):
         if plan.tensor % expert == 0 and not expert_problem(architecture.layers, replace(plan, data=1, expert=expert)):
             return flags(replace(plan, data=1, expert=expert))
     return "-ep 1"

@@ -185,11 +185,10 @@ def _piece(piece: Part, hidden: int, plan: Plan) -> Part:
 
 def _linear(piece: Linear, hidden: int, tensor: int) -> Linear:
     """By rows where it leads back to the layer's width (its sums are then added up), else by columns."""
-    by_rows = piece.d_out == hidden != piece.d_in or (
-        hidden not in (piece.d_in, piece.d_out) and piece.d_in > piece.d_out
-    )
-    if by_rows and not piece.d_in % tensor:
-        return replace(piece, d_in=piece.d_in // tensor)
-    if not by_rows and not piece.d_out % tensor:
+    back = piece.d_out == hidden and (piece.d_in != hidden or piece.name.rpartition(".")[2].startswith("out"))
+    inner = hidden not in (piece.d_in, piece.d_out) and piece.d_in > piece.d_out
+    if (back or inner) and not piece.d_in % tensor:
+        return replace(piece, d_in=piece.d_in // tensor, summed=back)
+    if not (back or inner) and not piece.d_out % tensor:
         return replace(piece, d_out=piece.d_out // tensor)
     return piece

@@ -303,7 +303,7 @@ def planned(verdict: Verdict) -> list[tuple[str, str, str]]:
             if plan.pipeline > 1
             else "parameters; what follows is of one part",
         ),
-        ("sent", amount(pricing.totals["link"], "B"), f"over {links}"),
+        ("sent", amount(pricing.totals["link"], "B"), f"over {links}" if pricing.totals["link"] else ""),
     ]
 
 
