@@ -37,11 +37,6 @@ class Asked(NamedTuple):
     expert: int | None = None
     experts: bool = False
 
-    @property
-    def said(self) -> bool:
-        """Whether any of them asks for more than one part."""
-        return self.experts or any(size not in (None, 1) for size in self[:4])
-
 
 def read_plan(
     asked: Asked, machine: Machine, architecture: Architecture, engine: Engine, notes: list[str], *, counted: bool
