@@ -56,6 +56,7 @@ MAPPINGS = {
         or kind in auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
     },
     "seq2seq": auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+    "speech": {"whisper": "WhisperForConditionalGeneration"},
 }
 
 
@@ -96,9 +97,15 @@ def ids(count: int) -> Any:
 
 def counted(task: str, model: Model) -> Fields:
     """Count the passes of a model."""
-    if task != "seq2seq":
+    if task not in ("seq2seq", "speech"):
         return {"pass": passed(model, input_ids=ids(TOKENS))}
     encoder = model.get_encoder()
+    if task == "speech":  # two frames a position, as many as the table of positions takes
+        sound = torch.zeros((1, model.config.num_mel_bins, 2 * model.config.max_source_positions), device="meta")
+        return {
+            "encoder": passed(encoder, input_features=sound),
+            "pass": passed(model, input_features=sound, decoder_input_ids=ids(TARGETS), use_cache=False),
+        }
     return {
         "encoder": passed(encoder, input_ids=ids(TOKENS)),
         "pass": passed(model, input_ids=ids(TOKENS), decoder_input_ids=ids(TARGETS), use_cache=False),

@@ -367,6 +367,10 @@ def _task(config: Config, module: str) -> str:
 def read_around(config: Config, text: Architecture) -> Architecture:
     """A text model with the towers of the config around it. The family must be one of ``AROUND_INDEX``."""
     family = config.string("model_type")
+    for name in config.strings("architectures"):
+        if not name.endswith(HEADS):
+            understood = f"understood: names that end in {', '.join(HEADS)}"
+            raise config.error("architectures", f"{shown(name)} of a {shown(family)} is not understood ({understood})")
     module = importlib.import_module(f"flopmap.model.families.{AROUND_INDEX[family]}")
     whole: Architecture = module.AROUND[family](config, text)
     return msgspec.structs.replace(whole, family=family)
