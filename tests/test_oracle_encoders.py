@@ -75,11 +75,11 @@ def encoding(tokens: int, stack: str = MAIN, positions: int = 0) -> Group:
 
 @pytest.mark.parametrize("name", of("masked", "sequence", "plain"))
 def test_an_encoder_counts_as_torch_does(name: str, book: Book, tmp_path: Path) -> None:
-    task = name.split("/")[0]
+    task = name.split("/", maxsplit=1)[0]
     config = from_config(TRUTHS[name]["config"], "config.json")
     if config.architecture.sources:  # masked words of an encoder-decoder: its decoder reads the same text
         decoder = Group(count=1, new=TOKENS, past=0, memory=TOKENS, positions=TOKENS, phase="prefill")
-        groups = (encoding(TOKENS, "encoder"), decoder)
+        groups: tuple[Group, ...] = (encoding(TOKENS, "encoder"), decoder)
     else:  # a decoder that scores does so at every token in the reference; an encoder scores a sequence
         every = task == "masked" or name.split("/")[1] not in BOTH_WAYS
         groups = (encoding(TOKENS, positions=TOKENS if every else 1),)

@@ -18,7 +18,7 @@ from flopmap.decoding import (
 )
 from flopmap.machine.machine import Machine, read_machine
 from flopmap.media import image_tokens, images, step_with_media
-from flopmap.model.architecture import Architecture, Table
+from flopmap.model.architecture import Architecture
 from flopmap.model.media import MediumError
 from flopmap.model.reading import Checkpoint, read_model
 from flopmap.plans.plan import Plan
@@ -270,7 +270,7 @@ def _step(
     if media:
         return phase, _step_with_media(request, phase, batch, media, notes)
     if phase == "encode":
-        tokens = _prompt(request, notes)
+        tokens = _prompt(request, notes, architecture.longest)
         return "encode", encode_step(batch, tokens, 1 if architecture.generative or not architecture.head else tokens)
     if phase == "decode":
         context = _context(request, notes)
@@ -352,14 +352,14 @@ def _sources(request: Request, architecture: Architecture, phase: PhaseName, not
             encodes = ", ".join(f"{tokens} of {name}" for name, tokens in fixed.items())
             raise ScenarioError(f"--input-len {request.input_len}: {architecture.family} always encodes {encodes}")
         return fixed
-    tables = [piece.rows for stack in architecture.stacks for piece in stack.before if isinstance(piece, Table)]
+    longest = architecture.longest
     if request.input_len is not None or (phase != "decode" and request.context_len is not None):
         source = _prompt(request, notes)
     else:
-        source = min([DEFAULT_CONTEXT, *tables])
+        source = min(DEFAULT_CONTEXT, longest or DEFAULT_CONTEXT)
         notes.append(f"source {source} tokens: no input length is given")
-    if tables and source > min(tables):
-        notes.append(f"{source} tokens go beyond the encoder's table of {min(tables)} positions")
+    if longest and source > longest:
+        notes.append(f"{source} tokens go beyond the encoder's table of {longest} positions")
     return {stack.name: fixed.get(stack.name, source) for stack in architecture.stacks}
 
 
@@ -382,10 +382,11 @@ def _context(request: Request, notes: list[str]) -> int:
     return DEFAULT_CONTEXT
 
 
-def _prompt(request: Request, notes: list[str]) -> int:
+def _prompt(request: Request, notes: list[str], longest: int = 0) -> int:
     if request.input_len is not None:
         return request.input_len
     if request.context_len is not None and request.phase in ("prefill", "encode"):
         return request.context_len
-    notes.append(f"prompt {DEFAULT_CONTEXT} tokens: none is given")
-    return DEFAULT_CONTEXT
+    tokens = min(DEFAULT_CONTEXT, longest or DEFAULT_CONTEXT)
+    notes.append(f"prompt {tokens} tokens: none is given")
+    return tokens

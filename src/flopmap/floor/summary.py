@@ -42,11 +42,6 @@ def memory(pricing: Pricing, book: Book) -> Memory:
     capacity = pricing.scenario.machine.part.capacity_bytes
     weights, cache, state = (pricing.totals[resource] for resource in ("resident", "cache", "held"))
     sequences = sum(group.count for group in pricing.scenario.step.groups if group.stack == MAIN) or 1
-    one_token = {statistic.name: int(statistic.symbol != "remembered") for statistic in pricing.ledger.statistics}
-    caches = [
-        trees["cache"] for line in pricing.ledger.lines if "cache" in (trees := cost_trees(line, pricing.scenario))
-    ]
-    per_token = value(total(caches), one_token)
     limits = [capacity.value, *(other.value for other in capacity.others)]
     needed = weights + cache + state
     most, laws = None, law(book.record(Law, "capacity"), pricing.scenario.conventions)
@@ -60,7 +55,7 @@ def memory(pricing: Pricing, book: Book) -> Memory:
         )
     return Memory(
         weight_bytes=weights,
-        kv_bytes_per_token=per_token,
+        kv_bytes_per_token=cache_per_token(pricing),
         state_bytes_per_sequence=state / sequences,
         cache_bytes=cache,
         capacity_bytes=capacity.value,
@@ -71,6 +66,15 @@ def memory(pricing: Pricing, book: Book) -> Memory:
             value(laws["least_parts"], {"capacity": capacity.value, "resident": entire.totals["resident"]})
         ),
     )
+
+
+def cache_per_token(pricing: Pricing, *, encoded: bool = False) -> float:
+    """Bytes that a token of the text leaves in the cache, or one of those ``encoded`` that cross attention reads."""
+    token = {
+        statistic.name: int((statistic.symbol == "remembered") == encoded) for statistic in pricing.ledger.statistics
+    }
+    trees = (cost_trees(line, pricing.scenario) for line in pricing.ledger.lines)
+    return value(total([tree["cache"] for tree in trees if "cache" in tree]), token)
 
 
 def utilisation(pricing: Pricing, seconds: float, book: Book) -> dict[str, float]:

@@ -354,6 +354,13 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     vocab_ranks: int = 1
 
     @property
+    def longest(self) -> int:
+        """Rows of the table of positions, wherever it stands; 0 where positions need none."""
+        pieces = (*self.before, *(piece for stack in self.stacks for piece in stack.before))
+        tables = [piece.rows for piece in pieces if isinstance(piece, Table) and piece.name == "position_embedding"]
+        return self.positions or min(tables, default=0)
+
+    @property
     def sources(self) -> frozenset[str]:
         """The stacks that the main layers attend to: an encoder-decoder's encoder."""
         pieces = [piece for layer in set(self.layers) for piece in layer.pieces if isinstance(piece, CrossAttention)]

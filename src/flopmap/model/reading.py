@@ -19,7 +19,17 @@ from flopmap.records.types import Model
 MAX_CONFIG_BYTES = 10_000_000
 WHOLE = ("phi4_multimodal",)  # families whose towers are counted as held
 PREDICTORS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
-BESIDE = ("text_config", "quantization_config", "generation_config", "preprocessor_config", "video_preprocessor_config")
+BESIDE = (
+    "text_config",
+    "attn_config",
+    "ffn_config",
+    "init_config",
+    "per_layer_config",
+    "quantization_config",
+    "generation_config",
+    "preprocessor_config",
+    "video_preprocessor_config",
+)
 DRAFTERS = ("gemma4_assistant", "gemma4_unified_assistant")  # they read the cache of the model that they draft for
 STATE_DTYPES = ("mamba_ssm_cache_dtype", "mamba_ssm_dtype")
 TEXT_FAMILIES = {  # what a nested text_config is when it does not say so

@@ -8,7 +8,7 @@ import msgspec
 
 from flopmap.floor.drafts import left_out
 from flopmap.floor.roofline import price
-from flopmap.floor.summary import memory
+from flopmap.floor.summary import cache_per_token, memory
 from flopmap.model.architecture import Attention, Experts, FeedForward, Layer
 from flopmap.model.reading import read_model
 from flopmap.quantity import amount, percent
@@ -22,12 +22,16 @@ if TYPE_CHECKING:
     from flopmap.scenario import Scenario
 
 CONTEXTS = (2048, 32768, 131072)
+TEXTS = (128, 512, 8192)  # what encoders read
 ANY_PART = "h100-sxm"  # counts do not depend on the part
 PLACES = {"embedding": "embedding", "position_embedding": "embedding", "lm_head": "LM head"}
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model counts to: bytes in its own format, FLOP of a decoded token by context, and of an image's towers."""
+    """What a model counts to: bytes in its own format, FLOP of a decoded token by context, and of an image's towers.
+
+    ``flop_to_encode`` is of a pass over a text by its tokens, where a model encodes text (or sound) by itself.
+    """
 
     name: str
     family: str
@@ -37,8 +41,10 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     weight_format: str
     weight_bytes: int
     kv_bytes_per_token: float
+    cross_bytes_per_encoded_token: float
     state_bytes_per_sequence: float
     flop_per_token: dict[int, int]
+    flop_to_encode: dict[int, int]
     flop_per_image: int
     hidden: int
     vocab: int
@@ -53,10 +59,11 @@ def account(name: str, book: Book) -> Account:
     checkpoint = read_model(name, book)
     architecture = checkpoint.architecture
     image = _price(Request(model=name, on=ANY_PART, phase="encode", images=1), book) if architecture.images else None
-    first = image if image and not architecture.vocab else _decode(name, 1, book)
+    encodings = _encodings(name, architecture, book)
+    first = _decode(name, 1, book) if architecture.generative else image or next(iter(encodings.values()))
     longest = architecture.positions or CONTEXTS[-1]
     contexts = [context for context in CONTEXTS if context <= longest] or [longest]
-    pricings = {context: _decode(name, context, book) for context in contexts} if architecture.vocab else {}
+    pricings = {context: _decode(name, context, book) for context in contexts} if architecture.generative else {}
     held = memory(first, book)
     towers = [stack.layers for stack in architecture.stacks if stack.layers]
     drawn, legend = pattern(architecture.layers or towers[0])
@@ -69,8 +76,10 @@ def account(name: str, book: Book) -> Account:
         weight_format=_formats(first.scenario),
         weight_bytes=whole(held.weight_bytes),
         kv_bytes_per_token=held.kv_bytes_per_token,
+        cross_bytes_per_encoded_token=cache_per_token(first, encoded=True),
         state_bytes_per_sequence=held.state_bytes_per_sequence,
         flop_per_token={context: whole(pricing.totals["matrix"]) for context, pricing in pricings.items()},
+        flop_to_encode={tokens: whole(pricing.totals["matrix"]) for tokens, pricing in encodings.items()},
         flop_per_image=whole(image.totals["matrix"]) if image else 0,
         hidden=architecture.hidden,
         vocab=architecture.vocab,
@@ -79,6 +88,22 @@ def account(name: str, book: Book) -> Account:
         assumptions=(*checkpoint.assumptions, *_passes(architecture)),
         not_counted=(*checkpoint.not_counted, *left_out(first.scenario, book)),
     )
+
+
+def _encodings(name: str, architecture: Architecture, book: Book) -> dict[int, Pricing]:
+    """Passes over texts of some lengths; over the one length that the model always encodes, where it fixes that."""
+    encodes = bool(architecture.sources) if architecture.generative else True
+    if architecture.images is not None or not encodes:
+        return {}
+    (*_, last) = architecture.stacks or (None,)
+    if last is not None and last.tokens is not None:
+        return {last.tokens: _price(Request(model=name, on=ANY_PART, phase="encode"), book)}
+    longest = architecture.longest or TEXTS[-1]
+    return {
+        tokens: _price(Request(model=name, on=ANY_PART, phase="encode", input_len=tokens), book)
+        for tokens in TEXTS
+        if tokens <= longest
+    }
 
 
 def _decode(name: str, context: int, book: Book) -> Pricing:
@@ -187,12 +212,18 @@ def lines(found: Account) -> list[str]:
     state = (
         f", {amount(found.state_bytes_per_sequence, 'B')} of state a sequence" if found.state_bytes_per_sequence else ""
     )
+    crossed = f", {found.cross_bytes_per_encoded_token:,.0f} B a token that is encoded"
+    encoded = ", ".join(
+        f"{amount(flop, 'FLOP')} for {tokens:,} tokens" for tokens, flop in found.flop_to_encode.items()
+    )
+    cached = f"{found.kv_bytes_per_token:,.0f} B a token{crossed if found.cross_bytes_per_encoded_token else ''}"
     return [
         f"{found.parameters:,} parameters, {found.active_parameters:,} of them multiply a token ({found.family})",
         f"  where: {places}",
         f"  weights: {amount(found.weight_bytes, 'B')} ({found.weight_format})",
-        f"  cache: {found.kv_bytes_per_token:,.0f} B a token{state}",
+        f"  cache: {cached}{state}",
         *([f"  a decoded token: {flop}"] if flop else []),
+        *([f"  encoding: {encoded}"] if encoded else []),
         *(
             [f"  an image of 1024x1024: {amount(found.flop_per_image, 'FLOP')} in towers"]
             if found.flop_per_image
