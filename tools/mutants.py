@@ -42,6 +42,7 @@ SUITE = (
     "tests.physics.test_ops_of_sparse_attention",
     "tests.physics.test_ops_of_encoders",
     "tests.physics.test_ops_of_drafts",
+    "tests.physics.test_ops_of_plans",
     "tests.physics.test_laws",
     "tests.physics.test_kernel_time_reference",
     "tests.physics.test_kernel_times",

@@ -90,7 +90,7 @@ def facts(pricing: Pricing, fit: Memory, measured_seconds: float | None) -> dict
         "kv": precision.kv.id,
         "math": precision.math,
         "native_math": precision.math in precision.weights.math,
-        "parameters": pricing.totals["parameters"],
+        "parameters": pricing.entire.totals["parameters"],
         "fits": fit.fits,
         "max_sequences": fit.max_sequences,
         "bound_by": bound_by(pricing),

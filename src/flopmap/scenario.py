@@ -18,14 +18,15 @@ from flopmap.decoding import (
 )
 from flopmap.machine.machine import Machine, read_machine
 from flopmap.media import image_tokens, images, step_with_media
+from flopmap.model.architecture import Architecture
 from flopmap.model.media import MediumError
 from flopmap.model.reading import Checkpoint, read_model
+from flopmap.plans.plan import Plan
 from flopmap.precision import Precision, Wanted, draft_precision, read_precision
 from flopmap.records.types import Engine
 from flopmap.step import MAIN, Group, ScenarioError, Step, decode_step, encode_step, mixed_step, prefill_step
 
 if TYPE_CHECKING:
-    from flopmap.model.architecture import Architecture
     from flopmap.model.media import Medium
     from flopmap.records.book import Book
 
@@ -34,6 +35,7 @@ PHASE_NAMES: tuple[PhaseName, ...] = ("decode", "prefill", "mixed", "encode")
 MAX_LENGTH = 1_000_000_000
 DEFAULT_CONTEXT = 2048
 DEFAULT_ENGINE = "ideal"
+SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "expert_parallel_size")
 UNSAID = {"batch_size": "batch of 1 sequence", "engine": "engine that adds nothing (ideal)"}
 
 
@@ -63,6 +65,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     blocks: Blocks | None = None
     adapters: Adapters | None = None
     kept: tuple[float, float] = (1.0, 1.0)
+    plan: Plan | None = None
+    whole: Architecture | None = None
     assumptions: tuple[str, ...] = ()
 
     @property
@@ -99,6 +103,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     lora_modules: str | None = None
     lora_rank: int | None = None
     max_loras: int | None = None
+    tensor_parallel_size: int | None = None
+    pipeline_parallel_size: int | None = None
+    data_parallel_size: int | None = None
+    expert_parallel_size: int | None = None
+    enable_expert_parallel: bool = False
     conventions: tuple[tuple[str, str], ...] = ()
 
 
@@ -119,8 +128,14 @@ def make(request: Request, book: Book) -> Scenario:
     asked = (request.block_length, request.diffusion_steps)
     blocks = read_blocks(*asked, architecture.denoising, architecture.family, notes)
     adapters = read_adapters(request.lora_modules, request.lora_rank, request.max_loras, architecture)
+    engine = book.record(Engine, request.engine or DEFAULT_ENGINE)
     media = _media(request, checkpoint, notes)
-    phase, step = _step(request, architecture, blocks, media, notes)
+    plan, share = _plan(request, machine, checkpoint, engine, notes), request
+    if plan:
+        share = _share_of(request, plan, notes, beside={"--speculative-config": speculation, "--lora-rank": adapters})
+        machine = msgspec.structs.replace(machine, count=max(machine.count, plan.parts))
+        checkpoint = _shard_of(checkpoint, plan, notes)
+    phase, step = _step(share, architecture, blocks, media, notes)
     context = step.groups[-1].past + step.groups[-1].new if phase in ("decode", "mixed") else None
     main = [group for group in step.groups if group.stack == MAIN]
     chunk = main[0].new if main and phase != "decode" else None
@@ -135,7 +150,7 @@ def make(request: Request, book: Book) -> Scenario:
     return Scenario(
         model=checkpoint,
         machine=machine,
-        engine=book.record(Engine, request.engine or DEFAULT_ENGINE),
+        engine=engine,
         eager=request.enforce_eager,
         precision=precision,
         phase=phase,
@@ -152,8 +167,48 @@ def make(request: Request, book: Book) -> Scenario:
         blocks=blocks,
         adapters=adapters,
         kept=kept_tokens(phase, speculation, blocks, book),
+        plan=plan,
+        whole=architecture if plan else None,
         assumptions=tuple(notes),
     )
+
+
+# -- plans ------------------------------------------------------------------------------------------------------------
+
+
+def _plan(request: Request, machine: Machine, checkpoint: Checkpoint, engine: Engine, notes: list[str]) -> Plan | None:
+    """The plan over several parts; None on one."""
+    tensor, pipeline, data, expert = sizes = [getattr(request, name) for name in SIZES]
+    if machine.count == 1 and not request.enable_expert_parallel and all(size in (None, 1) for size in sizes):
+        return None
+    from flopmap.plans.read import Asked, read_plan
+
+    asked = Asked(tensor, pipeline, data, expert, request.enable_expert_parallel)
+    counted = machine.count > 1 or request.on.strip().endswith(":1")
+    plan = read_plan(asked, machine, checkpoint.architecture, engine, notes, counted=counted)
+    return plan if plan.parts > 1 else None
+
+
+def _share_of(request: Request, plan: Plan, notes: list[str], beside: dict[str, object]) -> Request:
+    """The request of one data rank. Raises :class:`ScenarioError` for what no plan counts yet."""
+    for flag, given in beside.items():
+        if given is not None:
+            raise ScenarioError(f"{flag}: not counted yet under a plan over several parts ({plan}); give one part")
+    if ("parameters", "nominal") in request.conventions:
+        raise ScenarioError(f"--convention parameters=nominal: a plan over several parts ({plan}) needs exact shapes")
+    batch = request.batch_size or 1
+    share = -(-batch // plan.data)
+    if share * plan.data != batch:
+        notes.append(f"a batch of {batch:,} is no multiple of {plan.data} data ranks: each is priced at {share:,}")
+    return msgspec.structs.replace(request, batch_size=share)
+
+
+def _shard_of(checkpoint: Checkpoint, plan: Plan, notes: list[str]) -> Checkpoint:
+    from flopmap.plans.shard import said, shard
+
+    architecture = shard(checkpoint.architecture, plan, notes)
+    notes += said(checkpoint.architecture, plan)
+    return msgspec.structs.replace(checkpoint, architecture=architecture)
 
 
 # -- conventions ------------------------------------------------------------------------------------------------------

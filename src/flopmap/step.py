@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from flopmap.records.types import Glossary
 
 Phase: TypeAlias = Literal["encode", "prefill", "decode"]
+Level: TypeAlias = Literal["scale-up", "scale-out"]
 PHASES: tuple[Phase, ...] = ("encode", "prefill", "decode")
 MAIN = ""  # the stack of layers that has no name: the language model's, or the only one
 CROSSED = "(crossed)"  # in place of a stack: layers that only attend to another stack run

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 COUNT = "(accepted: 2048, 8k, 1m)"
 TIME = "(accepted: 28ms, 1.2s, 350us)"
 RANGE = "out of range (accepted: 1 to 1000000000)"
-PLAN = "plans over several parts are not counted yet (accepted: 1)"
+PLAN = "out of range (accepted: 1 to 1000000)"
 SPEED = "is not a throughput in tokens per second (accepted: 227.8, 227.8tok/s)"
 
 # flags after `flopmap why meta-llama/Llama-3.1-8B --on h100-sxm`, and what comes after `flopmap why: error: `
@@ -93,13 +93,16 @@ WRONG_FLAGS = {
     "--convention =full": "argument --convention: '=full' is not NAME=VALUE (such as mask=full)",
     "--convention mask=": "argument --convention: 'mask=' is not NAME=VALUE (such as mask=full)",
     "--convention mask=some": "--convention mask=some: unknown (accepted: exact, half, full)",
-    "-tp 8": f"--tensor-parallel-size 8: {PLAN}",
     "-tp 0": f"--tensor-parallel-size 0: {PLAN}",
-    "-pp 2": f"--pipeline-parallel-size 2: {PLAN}",
-    "-dp 2": f"--data-parallel-size 2: {PLAN}",
-    "-ep 2": f"--expert-parallel-size 2: {PLAN}",
+    "-pp 0": f"--pipeline-parallel-size 0: {PLAN}",
+    "-dp 1000001": f"--data-parallel-size 1000001: {PLAN}",
+    "-ep 0": f"--expert-parallel-size 0: {PLAN}",
+    "-tp 3": "-tp 3: 32 heads cannot be divided by 3 (nearest: -tp 2)",
+    "-tp 8 --on h100:4": "-tp 8: 8 parts, but --on gives 4 (nearest: -tp 4)",
+    "-pp 64": "-pp 64: there are 32 layers (nearest: -pp 32)",
+    "-ep 2": "-ep 2: llama models have no experts",
     "--tensor-parallel-size two": f"argument -tp/--tensor-parallel-size: 'two' is not a count {COUNT}",
-    "--enable-expert-parallel": "--enable-expert-parallel: expert parallelism is not counted yet",
+    "--enable-expert-parallel": "--enable-expert-parallel: llama models have no experts",
     **{
         f"--speculative-config {settings}": f"--speculative-config: {message}"
         for settings, message in WRONG_DRAFTS.items()
@@ -127,7 +130,7 @@ WRONG_FLAGS = {
     "--json --markdown": "argument --markdown: not allowed with argument --json",
     "--explain lm_head --json": "argument --json: not allowed with argument --explain",
     "--markdown --explain lm_head": "argument --explain: not allowed with argument --markdown",
-    "--on h100-sxm:2": "--on h100-sxm:2: plans over several parts are not counted yet; give one part",
+    "-tp 2 --lora-rank 8": "--lora-rank: not counted yet under a plan over several parts (TP 2); give one part",
     "--on h100:0": "--on h100:0: '0' is not a count of parts (accepted: 1 to 1000000)",
     "--on h100:x": "--on h100:x: 'x' is not a count of parts (accepted: 1 to 1000000)",
     "--on h100:-1": "--on h100:-1: '-1' is not a count of parts (accepted: 1 to 1000000)",

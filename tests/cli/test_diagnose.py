@@ -114,14 +114,15 @@ def test_a_throughput_of_unknown_batch_is_no_step() -> None:
     assert judged[0]["measured_seconds"] == pytest.approx(64 / 3136.05)
 
 
-def test_a_plan_over_several_parts_is_not_counted_and_the_figures_are_printed_all_the_same(tmp_path: Path) -> None:
-    log = (FIXTURES / "vllm-log.txt").read_text().replace("tensor_parallel_size=1", "tensor_parallel_size=2")
-    path = tmp_path / "log.txt"
-    path.write_text(log)
-    runs = data("diagnose", str(path), *H100)
-    assert all(run["verdicts"] == [] for run in runs)
-    assert "tensor_parallel_size 2: plans over several parts are not counted yet" in runs[2]["not_judged"]
-    assert runs[2]["measurements"]
+def test_a_plan_of_the_log_is_that_of_its_step(tmp_path: Path) -> None:
+    log = (FIXTURES / "vllm-log.txt").read_text()
+    (tmp_path / "log.txt").write_text(log.replace("tensor_parallel_size=1", "tensor_parallel_size=2"))
+    one, two = (data("diagnose", path, *H100) for path in (str(FIXTURES / "vllm-log.txt"), str(tmp_path / "log.txt")))
+    for alone, shared in zip(one, two, strict=True):
+        for before, after in zip(alone["verdicts"], shared["verdicts"], strict=True):
+            assert (before["plan"], after["plan"]["tensor"]) == (None, 2)
+            assert after["measured_over_floor"] > before["measured_over_floor"]
+    assert any(run["verdicts"] for run in two)
 
 
 def test_two_files_say_what_changed(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flopmap.machine.machine import MachineError, bits, linked, matrix_peak, read_machine, read_part
+from flopmap.machine.machine import bits, linked, matrix_peak, read_machine, read_part
 from flopmap.quantity import QuantityError, parse_amount
 from flopmap.records.types import MachineRecord, Part
 from flopmap.report.parts import contradictions, entries, ridges, written
@@ -320,10 +320,14 @@ def test_the_links_of_a_machine_stand_in_for_those_of_the_same_level(book: Book)
     assert read_machine("g6.xlarge", book).part.id == "l4"
 
 
-def test_a_machine_of_several_parts_is_refused_with_what_it_is(book: Book) -> None:
-    for name, of in (("p5.48xlarge", "8 x h100-sxm"), ("g6.xlarge:2", "2 x l4")):
-        with pytest.raises(MachineError, match=of):
-            read_machine(name, book)
+def test_a_machine_has_its_parts_as_often_as_it_is_there(book: Book) -> None:
+    for name, count, part in (
+        ("p5.48xlarge", 8, "h100-sxm"),
+        ("p5.48xlarge:2", 16, "h100-sxm"),
+        ("g6.xlarge:2", 2, "l4"),
+    ):
+        machine = read_machine(name, book)
+        assert (machine.count, machine.part.id) == (count, part)
 
 
 def test_an_unknown_machine_is_refused_with_the_nearest() -> None:

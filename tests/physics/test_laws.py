@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 # -- one op -----------------------------------------------------------------------------------------------------------
 
 MOVED = {"weights": 100, "kv_traffic": 20, "state": 3, "activations": 0.5, "logit_traffic": 0.25}
-RATES = {"matrix_peak": 1000, "vector_peak": 50, "exp_rate": 8, "bandwidth": 10}
+RATES = {"matrix_peak": 1000, "vector_peak": 50, "exp_rate": 8, "bandwidth": 10, "link_bandwidth": 4, "link_latency": 2}
+IDLE = {"matrix": 0, "vector": 0, "exp": 0, "link": 0, "hops": 0, **dict.fromkeys(MOVED, 0)}
 
 
 def roofline(book: Book, wanted: str, **costs: float) -> float:
-    idle = {"matrix": 0, "vector": 0, "exp": 0, **dict.fromkeys(MOVED, 0)}
-    return by_law(book, "roofline", wanted, **{**RATES, **idle, **costs})
+    return by_law(book, "roofline", wanted, **{**RATES, **IDLE, **costs})
 
 
 def test_all_kinds_of_bytes_go_through_device_memory(book: Book) -> None:
@@ -34,9 +34,9 @@ def test_each_resource_takes_its_amount_over_its_rate(book: Book) -> None:
 
 
 def test_an_op_takes_as_long_as_the_slowest_of_its_resources(book: Book) -> None:
-    for matrix, vector, exp, memory in permutations((8.0, 4.0, 2.0, 1.0)):
+    for matrix, vector, exp, memory, link, latency in permutations((8.0, 4.0, 2.0, 1.0, 0.5, 0.25)):
         costs = {"matrix": matrix * 1000, "vector": vector * 50, "exp": exp * 8, "weights": memory * 10}
-        assert roofline(book, "seconds", **costs) == 8
+        assert roofline(book, "seconds", **costs, link=link * 4, hops=latency / 2) == 8
 
 
 # -- the step: device -------------------------------------------------------------------------------------------------
@@ -45,8 +45,7 @@ DEVICE = {"clock_ratio": 1.25, "on_chip": 3, **RATES}
 
 
 def device(book: Book, wanted: str, conventions: dict[str, str] | None = None, /, **costs: float) -> float:
-    idle = {"matrix": 0, "vector": 0, "exp": 0, **dict.fromkeys(MOVED, 0)}
-    return by_law(book, "device-floor", wanted, conventions, **{**DEVICE, **idle, **costs})
+    return by_law(book, "device-floor", wanted, conventions, **{**DEVICE, **IDLE, **costs})
 
 
 def test_what_fits_on_chip_need_not_cross_device_memory(book: Book) -> None:
@@ -70,9 +69,10 @@ def test_exponentials_may_run_on_the_vector_units_too(book: Book) -> None:
 
 
 def test_the_device_floor_is_the_slowest_resource_alone(book: Book) -> None:
-    for matrix, vector, exp, memory in permutations((8.0, 4.0, 2.0, 1.0)):
+    for matrix, vector, exp, memory, link, latency in permutations((8.0, 4.0, 2.0, 1.0, 0.5, 0.25)):
         costs = {"matrix": matrix * 1250, "vector": vector * 62.5, "exp": exp * 20.5 * 1.25}
-        assert device(book, "seconds", **costs, weights=memory * 10 + 3) == 8
+        sent = {"link": link * 4, "hops": latency / 2}
+        assert device(book, "seconds", **costs, **sent, weights=memory * 10 + 3) == 8
 
 
 # -- the step: engine, estimate ---------------------------------------------------------------------------------------
@@ -134,6 +134,11 @@ def test_whole_sequences_fit_beside_the_weights(book: Book) -> None:
     assert by_law(book, "capacity", "max_sequences", capacity=80, resident=140, sequence_bytes=10) == 0
 
 
+def test_weights_need_as_many_parts_as_their_memories_hold(book: Book) -> None:
+    assert by_law(book, "capacity", "least_parts", capacity=80, resident=141) == 2
+    assert by_law(book, "capacity", "least_parts", capacity=80, resident=80) == 1
+
+
 def test_an_element_has_its_bits_and_its_share_of_scales(book: Book) -> None:
     # bf16; fp8; MXFP4: a byte every 32; 4 bits with an fp16 scale and a 4-bit zero point every 128
     plain = {"scale_bits": 0, "zero_bits": 0, "group": 1}
@@ -178,10 +183,11 @@ KERNEL_LAWS = {
     "all-reduce-time": COLLECTIVE,
 }
 LAWS = {
-    "capacity": {"max_sequences"},
+    "capacity": {"max_sequences", "least_parts"},
     "denoising": {"tokens_per_pass"},  # test_ops_of_drafts.py
     "device-floor": {
         *("device_bytes", "matrix_seconds", "vector_seconds", "exp_seconds", "memory_seconds"),
+        *("link_seconds", "latency_seconds"),  # test_ops_of_plans.py
         "seconds",
     },
     "kernel-floor": {  # sentences in test_least
@@ -190,6 +196,8 @@ LAWS = {
         "matrix_seconds",
         "vector_seconds",
         "exp_seconds",
+        "link_seconds",
+        "latency_seconds",
         "seconds",
     },
     "engine-floor": {"launch_seconds_total", "seconds"},
@@ -202,6 +210,7 @@ LAWS = {
     "ridge": {"ridge", "ridge_batch", "ridge_prompt"},
     "roofline": {
         *("matrix_seconds", "vector_seconds", "exp_seconds", "memory_seconds", "device_bytes"),
+        *("link_seconds", "latency_seconds"),  # test_ops_of_plans.py
         "seconds",
     },
     **KERNEL_LAWS,

@@ -108,8 +108,10 @@ def test_an_unknown_part_is_refused_with_the_nearest(book: Book) -> None:
         priced(book, on="h900")
 
 
-@pytest.mark.parametrize("text", ["h100-sxm:8", "h100-sxm:0", "h100-sxm:many", "h100-sxm:"])
-def test_a_count_of_parts_is_one_for_now(text: str, book: Book) -> None:
+@pytest.mark.parametrize("text", ["h100-sxm:0", "h100-sxm:many", "h100-sxm:"])
+def test_a_count_of_parts_is_a_number(text: str, book: Book) -> None:
     with pytest.raises(MachineError):
         read_machine(text, book)
-    assert read_machine("h100-sxm:1", book).part.id == "h100-sxm"
+    for parts in (1, 8):
+        machine = read_machine(f"h100-sxm:{parts}", book)
+        assert (machine.part.id, machine.count) == ("h100-sxm", parts)

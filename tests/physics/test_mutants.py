@@ -32,6 +32,8 @@ SAMPLE = [
     ("flops", "rope", "cost.vector", "3 * t * heads * rotary_dim"),
     ("flops", "activation", "cost.activations", "t * width * 2 * act_bytes"),
     ("flops", "sampling", "cost.exp", "vocab * (1 + capped)"),
+    ("flops", "all-reduce", "cost.link", "2 * payload"),
+    ("flops", "expert-dispatch", "define.reached", "(ranks - 1) * (1 - (1 - 1 / ranks))"),
     ("laws", "roofline", "quantities.device_bytes.formula", "weights + kv_traffic + activations + logit_traffic"),
     ("laws", "device-floor", "quantities.matrix_seconds.formula", "matrix / matrix_peak"),
     ("laws", "engine-floor", "quantities.seconds.formula", "operation_seconds + host_seconds"),

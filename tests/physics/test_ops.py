@@ -285,6 +285,19 @@ def test_sampling_is_one_pass_over_the_vocabulary(book: Book) -> None:
 # -- what is covered --------------------------------------------------------------------------------------------------
 
 SENTENCES = {
+    # test_ops_of_plans.py
+    "all-gather": {"link", "hops", "activations", "launches"},
+    "all-reduce": {"link", "hops", "vector", "activations", "launches"},
+    "embedding-reduce": {"link", "hops", "vector", "activations", "launches"},
+    "expert-dispatch": {"link", "hops", "activations", "launches"},
+    "kv-transfer": {"link", "hops", "launches"},
+    "logits-gather": {"link", "hops", "logit_traffic", "launches"},
+    "reduce-scatter": {"link", "hops", "vector", "activations", "launches"},
+    "spread-experts": {
+        *("parameters", "active", "resident", "matrix", "vector"),
+        *("weights", "activations", "launches"),
+    },
+    "stage-send": {"link", "hops", "activations", "launches"},
     "activation": {"vector", "exp", "activations", "launches"},
     "decode-attention": {"matrix", "vector", "exp", "kv_traffic", "activations", "launches"},
     "embedding": {"parameters", "resident", "vector", "weights", "activations", "launches"},

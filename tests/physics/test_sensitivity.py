@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from flopmap.floor.roofline import Pricing, price
-from flopmap.floor.sensitivity import SCALABLE, bound_by, doublings, elasticity, shares
+from flopmap.floor.sensitivity import bound_by, doublings, elasticity, shares
 from tests.physics.support import LLAMA_8B, priced, scaled, scenario_of, with_launches, with_part
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def test_an_elasticity_is_the_derivative_of_the_engine_floor(flags: dict[str, An
     scenario = with_launches(scenario_of(book, **flags), launch)
     pricing = price(scenario, book)
     step = 1e-6
-    for name in (*SCALABLE, "launch"):
+    for name in (*RATE_OF, "launch"):  # those of links are in test_plans.py
         faster, slower = (with_rate(scenario, name, 1 + sign * step, book).engine_seconds for sign in (1, -1))
         slope = (slower - faster) / (2 * step * pricing.engine_seconds)
         # no op of these scenarios stands within a millionth of a kink

@@ -58,6 +58,8 @@ def at(request: Request, axis: str, point: int) -> Request:
 def opened(request: Request, axis: str, book: Book) -> tuple[Scenario, list[Open]]:
     """The ops of a request's step as formulas of :data:`AXIS`. Raises :class:`ScenarioError` if none follows it."""
     probed = [make(at(request, axis, probe), book) for probe in PROBES]
+    if probed[0].plan:
+        raise ScenarioError(f"--on {request.on}: crossovers of plans over several parts are not counted; give one part")
     groups = [_open(variants, axis) for variants in zip(*(scenario.step.groups for scenario in probed), strict=True)]
     if all(getattr(group, name) == getattr(probed[0].step.groups[0], name) for group in groups for name in NUMBERS):
         raise ScenarioError(f"--axis {axis}: changes nothing in a step of {probed[0].phase}")

@@ -87,7 +87,7 @@ def _block(plan: Plan, values: tuple[Any, ...], overlays: tuple[str, ...]) -> Ca
         request = changed(request, field, value)
     first = {field: numbers[0] for field, numbers in plan.numeric}
     scenario = make(msgspec.structs.replace(request, **first), book)
-    if scenario.phase != "decode" or scenario.speculation or scenario.blocks or not plan.numeric:
+    if scenario.phase != "decode" or scenario.speculation or scenario.blocks or scenario.plan or not plan.numeric:
         return lambda unit: _one_by_one(plan, request, unit, book)
     needed = [SECONDS.get(name, name) for name in plan.outputs if name not in ("memory_bytes", "fits")]
     function = grid_function(scenario, book, dict.fromkeys((*needed, *HELD)))

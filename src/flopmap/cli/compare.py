@@ -8,7 +8,7 @@ from flopmap.choices.axes import AXES, changed
 from flopmap.choices.compare import compare
 from flopmap.choices.crossover import METRICS, default_axis
 from flopmap.cli.crossover import counted, split
-from flopmap.cli.why import add_scenario, refuse_plans, scenario_fields
+from flopmap.cli.why import add_scenario, scenario_fields
 from flopmap.records.book import load, to_json
 from flopmap.report import choices as report
 from flopmap.scenario import Request, make
@@ -48,7 +48,6 @@ def add_arguments(parser: Parser, _name: str) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Rank and print."""
-    refuse_plans(options)
     columns = options.columns.split(",")
     for name in columns:
         if name not in report.COLUMNS:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from flopmap.choices.axes import AXES, changed
 from flopmap.choices.crossover import METRICS, by_format, crossovers, default_axis, prefer
-from flopmap.cli.why import add_scenario, refuse_plans, scenario_fields
+from flopmap.cli.why import add_scenario, scenario_fields
 from flopmap.quantity import QuantityError, parse_count
 from flopmap.records.book import load, to_json
 from flopmap.report import choices as report
@@ -48,7 +48,6 @@ def add_arguments(parser: Parser, _name: str) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Solve and print."""
-    refuse_plans(options)
     book = load(tuple(options.book))
     request = Request(**{**scenario_fields(options), "model": options.model, "on": options.on, "phase": options.phase})
     axis = options.axis or default_axis(make(request, book))

@@ -67,6 +67,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _flags(options: argparse.Namespace) -> dict[str, Any]:
     """The fields that were given: those of no value are left to the files."""
-    unsaid = {"dtype": "auto", "kv_cache_dtype": "auto", "enforce_eager": False, "cached_len": 0, "conventions": ()}
+    unsaid = {
+        "dtype": "auto",
+        "kv_cache_dtype": "auto",
+        "enforce_eager": False,
+        "enable_expert_parallel": False,
+        "cached_len": 0,
+        "conventions": (),
+    }
     given = {"model": options.model, "on": options.on, **scenario_fields(options)}
     return {name: value for name, value in given.items() if value is not None and value != unsaid.get(name)}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from flopmap.choices.combine import levers
 from flopmap.choices.crossover import default_axis
-from flopmap.cli.why import add_scenario, refuse_plans, scenario_fields
+from flopmap.cli.why import add_scenario, scenario_fields
 from flopmap.quantity import QuantityError, parse_count
 from flopmap.records.book import load, to_json
 from flopmap.report import choices as report
@@ -39,7 +39,6 @@ def add_arguments(parser: Parser, _name: str) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Pull the levers and print."""
-    refuse_plans(options)
     try:
         count = parse_count(options.best)
     except QuantityError as error:

@@ -25,21 +25,21 @@ examples:
   flopmap why meta-llama/Llama-2-70b-hf --on h100-sxm --convention parameters=nominal --convention mask=full
   flopmap why meta-llama/Llama-3.1-8B --on h100-sxm --acceptance-rate 0.7 \\
     --speculative-config model=yuhuili/EAGLE3-LLaMA3.1-Instruct-8B,num_speculative_tokens=3
+  flopmap why deepseek-ai/DeepSeek-V3 --on h200-sxm:8 -tp 8 -ep 8 --batch-size 64
   flopmap why gpt2 --on l4 --explain mlp.down
   flopmap why --from-command "vllm serve Qwen/Qwen3-8B --enforce-eager" --on a100-sxm-80gb --batch-size 8 --tpot 35ms
 """
 MEASUREMENTS = {"tpot": "decode", "itl": "decode", "ttft": "prefill", "step_time": None, "throughput": None}
-PLAN_FLAGS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "expert_parallel_size")
 
 SCENARIO_FLAGS = tuple(name for name in Request.__struct_fields__ if name not in ("model", "on", "conventions"))
-UNSAID = (None, "auto", False, 1)  # what a flag is that nobody gave
+UNSAID = (None, "auto", False)  # what a flag is that nobody gave
 
 
 def add_arguments(parser: Parser, _name: str) -> None:
     """The flags of a scenario (vLLM's names where it has them), of a measurement, and of the output."""
     parser.epilog = EXAMPLES
     parser.add_argument("model", metavar="MODEL", nargs="?", help="a bundled model's id, a folder, or a config.json")
-    parser.add_argument("--on", metavar="PART", help="the part's id or any usual spelling, such as h100-sxm")
+    parser.add_argument("--on", metavar="PART", help="a part or machine: h100-sxm, h100-sxm:8, p5.48xlarge")
     served = "take model, engine, formats and plan from the command that starts the server; flags win over it"
     parser.add_argument("--from-command", metavar="COMMAND", help=served)
     add_scenario(parser)
@@ -140,15 +140,17 @@ def _rate(text: str) -> float:
 
 
 def _plan_arguments(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("plan (only one part is counted so far)")
-    for flags in (
-        ("-tp", "--tensor-parallel-size"),
-        ("-pp", "--pipeline-parallel-size"),
-        ("-dp", "--data-parallel-size"),
-        ("-ep", "--expert-parallel-size"),
+    group = parser.add_argument_group(
+        "plan over the parts of --on PART:N (default: tensor ranks, stages beyond a domain)"
+    )
+    for flags, described in (
+        (("-tp", "--tensor-parallel-size"), "ranks that share every layer"),
+        (("-pp", "--pipeline-parallel-size"), "stages of whole layers, one after another"),
+        (("-dp", "--data-parallel-size"), "ranks that share the batch"),
+        (("-ep", "--expert-parallel-size"), "ranks that share the experts, each with whole ones"),
     ):
-        group.add_argument(*flags, metavar="N", type=typed(parse_count), default=1)
-    group.add_argument("--enable-expert-parallel", action="store_true", help=argparse.SUPPRESS)
+        group.add_argument(*flags, metavar="N", type=typed(parse_count), help=described)
+    group.add_argument("--enable-expert-parallel", action="store_true", help="experts over all tensor and data ranks")
 
 
 def typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -178,7 +180,6 @@ def run(options: argparse.Namespace) -> int:
     missing = [name for name, given in (("MODEL", options.model), ("--on", options.on)) if given is None]
     if missing:
         raise ScenarioError(f"the following arguments are required: {', '.join(missing)}")
-    refuse_plans(options)
     fields = scenario_fields(options)
     request = Request(**{**fields, "model": options.model, "on": options.on, "phase": options.phase or phase})
     book = load(tuple(options.book))
@@ -229,14 +230,3 @@ def _measurement(options: argparse.Namespace) -> tuple[tuple[str, float] | None,
                 raise ScenarioError(f"--{name} measures {phase}, but --phase is {options.phase}")
             return (name.replace("_", "-"), number), phase
     return None, None
-
-
-def refuse_plans(options: argparse.Namespace) -> None:
-    """Refuse flags of plans over several parts."""
-    for name in PLAN_FLAGS:
-        number = getattr(options, name)
-        if number != 1:
-            flag = f"--{name.replace('_', '-')}"
-            raise ScenarioError(f"{flag} {number}: plans over several parts are not counted yet (accepted: 1)")
-    if options.enable_expert_parallel:
-        raise ScenarioError("--enable-expert-parallel: expert parallelism is not counted yet")

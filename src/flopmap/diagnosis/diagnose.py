@@ -91,10 +91,7 @@ def _diagnose(file: str, run: Run, known: Mapping[str, Any], flags: Mapping[str,
     if not steps:
         return Diagnosis(file=file, run=run, unjudged=tuple(unjudged))
     fields, missing = _fields(run, known, flags, book)
-    plan = _plan(run, known, fields)
-    if plan:
-        unjudged.append(plan)
-    if missing or plan:
+    if missing:
         return Diagnosis(file=file, run=run, unjudged=tuple(unjudged), missing=missing)
     judged = []
     for step in steps:
@@ -154,6 +151,8 @@ def _fields(
         value = known.get(name) if value is None else value
         if value is not None and _on_record(name, value, book):
             fields[name] = value
+    sizes = {name: getattr(run, name) or known.get(name) for name in PLAN}
+    fields |= {name: size for name, size in sizes.items() if size}
     return {**fields, **{name: value for name, value in flags.items() if name in Request.__struct_fields__}}, missing
 
 
@@ -164,17 +163,6 @@ def _on_record(name: str, value: Any, book: Book) -> bool:
         return book.find("engines", value) is not None
     use = {"dtype": "activations", "quantization": "weights", "kv_cache_dtype": "kv"}[name]
     return book.find("formats", value) is not None and use in book.record(Format, value).applies_to
-
-
-def _plan(run: Run, known: Mapping[str, Any], fields: dict[str, Any]) -> str | None:
-    """Why a plan over several parts cannot be priced, or None; its sizes go to the request where it has such fields."""
-    for name in PLAN:
-        size = fields.get(name) or getattr(run, name) or known.get(name) or 1
-        if size != 1 and name not in Request.__struct_fields__:
-            return f"{name} {size}: plans over several parts are not counted yet"
-        if size != 1:
-            fields[name] = size
-    return None
 
 
 # -- which figure is the time of a step -------------------------------------------------------------------------------

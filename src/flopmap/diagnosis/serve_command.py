@@ -19,6 +19,7 @@ VLLM: dict[str, str | None] = {
     "pp": "pipeline_parallel_size",
     "data-parallel-size": "data_parallel_size",
     "dp": "data_parallel_size",
+    "enable-expert-parallel": "enable_expert_parallel",
     "dtype": "dtype",
     "quantization": "quantization",
     "q": "quantization",
@@ -43,6 +44,11 @@ SGLANG: dict[str, str | None] = {
     "dp-size": "data_parallel_size",
     "pp-size": "pipeline_parallel_size",
     "ep-size": "expert_parallel_size",
+    "ep": "expert_parallel_size",
+    "expert-parallel-size": "expert_parallel_size",
+    "pp": "pipeline_parallel_size",
+    "pipeline-parallel-size": "pipeline_parallel_size",
+    "data-parallel-size": "data_parallel_size",
     "dtype": "dtype",
     "quantization": "quantization",
     "kv-cache-dtype": "kv_cache_dtype",
@@ -99,7 +105,13 @@ COMMANDS = (
     (re.compile(r"\btrtllm-serve(?: +serve)?(?: |$)"), "tensorrt-llm", TRTLLM),
     (re.compile(r"\bllama-server(?: |$)"), "llama.cpp", LLAMA),
 )
-SWITCHES = {"enforce-eager", "disable-cuda-graph", "trust-remote-code", "disable-log-requests"}
+SWITCHES = {
+    "enforce-eager",
+    "enable-expert-parallel",
+    "disable-cuda-graph",
+    "trust-remote-code",
+    "disable-log-requests",
+}
 CONTINUED = re.compile(r"\\\r?\n")
 FORMATS = {"fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "half": "fp16", "bfloat16": "bf16", "float16": "fp16", "f16": "fp16"}
 ACCEPTED = "vllm serve, python -m sglang.launch_server, trtllm-serve, llama-server"
@@ -157,7 +169,7 @@ def _set(fields: dict[str, Any], field: str, name: str, value: str) -> None:
         if not SIZE.fullmatch(value):
             raise ScenarioError(f"--from-command: --{name} {value!r} is not a size (accepted: 1, 2, 8)")
         fields[field] = int(value)
-    elif field == "enforce_eager":
+    elif field in ("enforce_eager", "enable_expert_parallel"):
         fields[field] = True
     elif not value:
         raise ScenarioError(f"--from-command: --{name} has no value")

@@ -35,6 +35,10 @@ CAUSE_OF = {
 UNKNOWN_RATES = {
     "vector_peak": "time of vector FLOP: the part has no vector peak on record",
     "exp_rate": "time of exponentials: the part has no rate on record",
+    "scale-up_bandwidth": "time of bytes between parts: the part has no link on record",
+    "scale-out_bandwidth": "time of bytes beyond a scale-up domain: the part has no link on record",
+    "scale-up_latency": "latency of links: the part has none on record",
+    "scale-out_latency": "latency of links beyond a scale-up domain: the part has none on record",
 }
 
 
@@ -98,6 +102,10 @@ def judge(request: Request, book: Book, measured: tuple[str, float] | None = Non
         raise ScenarioError(f"{request.model} drafts for another model: give it with --speculative-config")
     pricing = price(scenario, book)
     fit = memory(pricing, book)
+    if scenario.plan:
+        from flopmap.floor.ranks import refuse_unfit
+
+        refuse_unfit(request, pricing, fit, book)
     reading = _measured(measured, pricing) if measured else None
     over = reading.seconds / pricing.operation_seconds if reading else None
     band = _band(reading.seconds, pricing, book) if reading else None

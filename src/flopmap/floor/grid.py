@@ -37,8 +37,8 @@ def floor_trees(scenario: Scenario, book: Book) -> dict[str, Expr]:
 
     Raises :class:`ScenarioError` for steps that yield more than a token a sequence.
     """
-    if scenario.speculation or scenario.blocks:
-        raise ScenarioError("a grid is one of plain decode steps, without drafts and without denoising")
+    if scenario.speculation or scenario.blocks or scenario.plan:
+        raise ScenarioError("a grid is one of plain decode steps on one part, without drafts and without denoising")
     ledger, machine = account(scenario, book), rates(scenario, book)
     laws = law_trees(scenario.conventions, book)
     decoded = {"new": 1, "positions": 1, "memory": scenario.step.groups[-1].memory}
@@ -54,7 +54,7 @@ def floor_trees(scenario: Scenario, book: Book) -> dict[str, Expr]:
     seconds = []
     matrix: dict[str, Expr] = dict.fromkeys(machine.fastest, 0)
     for line, costs, lowest in zip(ledger.lines, lines, least, strict=True):
-        known = {**machine.values, **costs, "matrix_peak": machine.matrix[line.math]}
+        known = {**machine.values, **costs, **machine.of(line)}
         seconds.append(bind(laws["roofline"]["seconds"], known))
         matrix[line.fastest_math] = operate("+", matrix[line.fastest_math], lowest["matrix"])
     totals: dict[str, Expr] = {resource: total(costs[resource] for costs in lines) for resource in COUNTED}

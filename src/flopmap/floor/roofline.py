@@ -24,6 +24,7 @@ from flopmap.step import Statistic, Step, statistics_function
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from flopmap.plans.plan import Wire
     from flopmap.records.book import Book
     from flopmap.records.notation import Expr
 
@@ -32,20 +33,29 @@ PROPERTY_OF = {
     "matrix_seconds": "matrix_peak",
     "vector_seconds": "vector_peak",
     "exp_seconds": "exp_rate",
+    "link_seconds": "link_bandwidth",
+    "latency_seconds": "link_latency",
 }
 TERMS = tuple(PROPERTY_OF)
+NO_LINK = {"link_bandwidth": math.inf, "link_latency": 0.0}
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
     """A machine's rates as the laws name them, and those that are not known (taken as infinite, and said so).
 
     ``matrix`` are peaks by data type with wide accumulation, ``fastest`` with any: the device floor takes those.
+    ``links`` are bandwidth and latency by the level of a link.
     """
 
     values: dict[str, float]
     matrix: dict[str, float]
     fastest: dict[str, float]
     unknown: tuple[str, ...]
+    links: dict[str, dict[str, float]]
+
+    def of(self, line: Line) -> dict[str, float]:
+        """The rates of an op's own kind: the peak of its data type, and the links that it sends over."""
+        return {"matrix_peak": self.matrix[line.math], **self.links[line.op.level]}
 
 
 class PricedLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +89,11 @@ class PricedLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pricing(msgspec.Struct, frozen=True, kw_only=True):
-    """A step with its numbers. Seconds for the floors; bytes, FLOP and counts for the totals."""
+    """A step with its numbers. Seconds for the floors; bytes, FLOP and counts for the totals.
+
+    Under a plan they are one rank's, over all stages of a pipeline; ``stage`` is the one that holds most, and ``whole``
+    the model on one part.
+    """
 
     scenario: Scenario
     ledger: Ledger
@@ -92,6 +106,18 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True):
     operation_seconds: float
     launch_seconds: float
     engine_seconds: float
+    stage: Pricing | None = None
+    whole: Pricing | None = None
+
+    @property
+    def entire(self) -> Pricing:
+        """All of the model as if one part had it."""
+        return self.whole or self
+
+    @property
+    def held(self) -> Pricing:
+        """What one part holds: the stage that holds most, or all of it."""
+        return self.stage or self
 
 
 class Pricer:
@@ -111,8 +137,15 @@ class Pricer:
         roofline, device, engine = law_trees(scenario.conventions, book).values()
         lines_law = law_function(tuple(roofline.items()), (*TERMS, "seconds"))
         device_law = law_function(tuple(device.items()), TERMS)
-        self._roofline = {dtype: lines_law.under(self.rates, peak) for dtype, peak in self.rates.matrix.items()}
+        self._roofline = {
+            (dtype, level): lines_law.under(self.rates, peak, **link)
+            for dtype, peak in self.rates.matrix.items()
+            for level, link in self.rates.links.items()
+        }
         self._device = {dtype: device_law.under(self.rates, peak) for dtype, peak in self.rates.fastest.items()}
+        self._links = {
+            level: device_law.under(self.rates, math.inf, **link) for level, link in self.rates.links.items()
+        }
         self._device_whole = device_whole(scenario.conventions, book)
         self._engine = law_function(tuple(engine.items()), ("launch_seconds_total", "seconds"))
 
@@ -128,7 +161,7 @@ class Pricer:
             except (ArithmeticError, ValueError) as error:
                 where = f"flops/{line.op_class.id}: a cost of {line.op.name}"
                 raise FormulaError(f"{where} has no value at this step: {error}") from None
-            times = self._roofline[line.math](amounts)
+            times = self._roofline[line.math, line.op.level](amounts)
             lines.append(PricedLine(line=line, amounts=amounts, times=times[:-1], seconds=times[-1]))
             by_math[line.fastest_math] += least[-1][0]
         totals = tuple(map(sum, zip(*[line.amounts for line in lines], strict=True)))
@@ -144,25 +177,49 @@ class Pricer:
             statistics=dict(zip(self.ledger.statistics, sums, strict=True)),
             lines=tuple(lines),
             totals=dict(zip(RESOURCES, totals, strict=True)),
-            device_seconds=self._device_seconds(lowest, by_math),
+            device_seconds=self._device_seconds(lowest, by_math, least),
             operation_seconds=operation_seconds,
             launch_seconds=launch_seconds,
             engine_seconds=engine_seconds,
         )
 
-    def _device_seconds(self, totals: tuple[float, ...], by_math: Mapping[str, float]) -> float:
-        """The law over the whole step; matrix times of several data types add up, each at its own peak."""
+    def _device_seconds(
+        self, totals: tuple[float, ...], by_math: Mapping[str, float], least: Sequence[tuple[float, ...]]
+    ) -> float:
+        """The law over the whole step; matrix times of several data types add up, each at its own peak.
+
+        Links of several levels work side by side, but a message waits for those before it, whatever their level.
+        """
         matrix_seconds = 0.0
         times: dict[str, float] = {}
         for math_type, flop in by_math.items():
             times = dict(zip(TERMS, self._device[math_type]((flop, *totals[1:])), strict=True))
             matrix_seconds += times["matrix_seconds"]
-        return value(self._device_whole, {**times, "matrix_seconds": matrix_seconds})
+        times["matrix_seconds"] = matrix_seconds
+        if totals[RESOURCES.index("hops")]:
+            by_level = [self._link_seconds(level, least) for level in self._links]
+            times["link_seconds"] = max(link for link, _ in by_level)
+            times["latency_seconds"] = sum(latency for _, latency in by_level)
+        return value(self._device_whole, times)
+
+    def _link_seconds(self, level: str, least: Sequence[tuple[float, ...]]) -> tuple[float, float]:
+        """Times of bytes and of messages over the links of a level."""
+        sent = [0.0] * len(RESOURCES)
+        for line, amounts in zip(self.ledger.lines, least, strict=True):
+            if line.op.level == level:
+                sent = list(map(operator.add, sent, amounts))
+        times = dict(zip(TERMS, self._links[level](sent), strict=True))
+        return times["link_seconds"], times["latency_seconds"]
 
 
 def price(scenario: Scenario, book: Book) -> Pricing:
     """Every number of a scenario's step."""
-    return Pricer(scenario, book)(scenario.step)
+    pricing = Pricer(scenario, book)(scenario.step)
+    if scenario.plan is None:
+        return pricing
+    from flopmap.floor.ranks import with_shares
+
+    return with_shares(pricing, book)
 
 
 # -- costs ------------------------------------------------------------------------------------------------------------
@@ -216,7 +273,7 @@ class LawFunction:
 
     def under(self, machine: Rates, peak: float, **more: float) -> Callable[[Sequence[float]], tuple[float, ...]]:
         """The quantities, in order, as a function of amounts in the order of RESOURCES."""
-        known = {**machine.values, "matrix_peak": peak, **more}
+        known = {**NO_LINK, **machine.values, "matrix_peak": peak, **more}
         fixed = [known[name] for name in self._rates]
         function, pick = self._function, self._pick
         return lambda amounts: function(*pick(amounts), *fixed)
@@ -244,10 +301,12 @@ def rates(scenario: Scenario, book: Book) -> Rates:
     part, engine = scenario.machine.part, scenario.engine
     sheet = scenario.conventions["peak"] == "sheet"
     replayed = scenario.phase in engine.graphs and not scenario.eager
-    passes = 1 + (scenario.speculation.passes if scenario.speculation else 0)
+    plan = scenario.plan
+    passes = (1 + (scenario.speculation.passes if scenario.speculation else 0)) * (plan.pipeline if plan else 1)
+    wires = {wire.level: wire for wire in plan.wires} if plan else {}
     known: dict[str, Any] = {
         **_of_part(part),
-        "on_chip": on_chip_bytes(part) * passes,  # what it holds may save traffic once in each pass
+        "on_chip": on_chip_bytes(part) * passes,  # what it holds may save traffic once in each pass or stage
         "launched": 0.0 if replayed else 1.0,
         "launch_seconds": engine.launch_seconds.value if engine.launch_seconds else 0.0,
         "host_seconds": engine.host_seconds_per_step.value if engine.host_seconds_per_step else 0.0,
@@ -263,8 +322,19 @@ def rates(scenario: Scenario, book: Book) -> Rates:
         values=_known(known, book),
         matrix=peaks,
         fastest=fastest,
-        unknown=tuple(name for name, number in known.items() if number is None),
+        unknown=(
+            *(name for name, number in known.items() if number is None),
+            *(f"{level}_bandwidth" for level, wire in wires.items() if wire.bytes_per_second is None),
+            *(f"{level}_latency" for level, wire in wires.items() if wire.latency_seconds is None),
+        ),
+        links={level: _of_wire(wire) for level, wire in wires.items()} or {"scale-up": NO_LINK},
     )
+
+
+def _of_wire(wire: Wire) -> dict[str, float]:
+    """The rates of a link; what is not known takes no time."""
+    bandwidth = math.inf if wire.bytes_per_second is None else wire.bytes_per_second
+    return {"link_bandwidth": bandwidth, "link_latency": wire.latency_seconds or 0.0}
 
 
 def part_rates(part: Part, book: Book) -> dict[str, float]:
@@ -285,5 +355,7 @@ def _of_part(part: Part) -> dict[str, Any]:
 
 
 def _known(given: Mapping[str, Any], book: Book) -> dict[str, float]:
-    constants = {name: symbol.value for name, symbol in book.glossary.symbols.items() if symbol.value is not None}
+    constants = NO_LINK | {
+        name: symbol.value for name, symbol in book.glossary.symbols.items() if symbol.value is not None
+    }
     return {name: math.inf if number is None else number for name, number in given.items()} | constants

@@ -70,6 +70,8 @@ def doublings(pricing: Pricing) -> list[Doubling]:
     binding = bound_by(pricing)
     results = []
     for name in (*SCALABLE, "launch"):
+        if name.startswith("link") and not pricing.totals["hops"]:
+            continue  # one part sends nothing
         seconds = sum(shares(pricing, {name: 2.0}).values())
         flip = _flip(pricing, name) if name == binding else None
         results.append(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flopmap.scenario import Scenario
 
 DEVICE_BYTES = ("weights", "kv_traffic", "state", "activations", "logit_traffic")
-STEP_RESOURCES = ("matrix", "vector", "exp", *DEVICE_BYTES, "link", "launches")
+STEP_RESOURCES = ("matrix", "vector", "exp", *DEVICE_BYTES, "link", "hops", "launches")
 HELD_RESOURCES = ("cache", "held", "parameters", "active", "resident")
 RESOURCES = (*STEP_RESOURCES, *HELD_RESOURCES)
 STORED = ("parameters", "resident")  # what an op costs that the step does not run
@@ -58,6 +58,10 @@ def account(scenario: Scenario, book: Book) -> Ledger:
     nominal = scenario.model.nominal_parameters if scenario.conventions["parameters"] == "nominal" else None
     ops = operations(scenario.model.architecture, scenario.step.phases, scenario.step.stacks, nominal)
     ops += adapting(scenario.adapters) if scenario.adapters else ()
+    if scenario.plan and scenario.whole:
+        from flopmap.ledger.collectives import communicating
+
+        ops += communicating(scenario.model.architecture, scenario.whole, scenario.plan, scenario.step.stacks)
     lines = tuple(_lines(ops, scenario, scenario.precision, book))
     if scenario.speculation and scenario.draft_precision:
         lines += tuple(draft_lines(scenario.speculation, scenario, scenario.draft_precision, book))

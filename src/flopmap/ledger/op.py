@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from flopmap.step import MAIN, Phase
+from flopmap.step import MAIN, Level, Phase
 
 if TYPE_CHECKING:
     from flopmap.model.architecture import Norm
@@ -16,13 +16,13 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
     """An op class bound to shapes. ``weights`` says which format its matrix is stored in.
 
     ``stack`` names the layers whose tokens it works on. An ``idle`` op is held in memory and does not run in the step;
-    one that runs ``again`` holds nothing of its own.
+    one that runs ``again`` holds nothing of its own. What it sends goes over the links of its ``level``.
     """
 
     name: str
     op_class: str
     count: int = 1
-    shapes: tuple[tuple[str, int], ...] = ()
+    shapes: tuple[tuple[str, float], ...] = ()
     phase: Phase | None = None
     window: int | None = None
     chunked: bool = False
@@ -30,6 +30,7 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
     stack: str = MAIN
     idle: bool = False
     again: bool = False
+    level: Level = "scale-up"
 
 
 def gemm_op(name: str, d_in: int, d_out: int, *, bias: bool = False) -> Op:
@@ -50,13 +51,13 @@ def norm_op(name: str, norm: Norm, width: int, norm_width: int | None = None) ->
     return Op(name=name, op_class="layer-norm", shapes=(*shapes, ("bias", int(norm.bias))))
 
 
-def activation_op(name: str, width: int, *, gated: bool, smooth: bool) -> Op:
+def activation_op(name: str, width: float, *, gated: bool, smooth: bool) -> Op:
     """The function between the matrices of a feed-forward."""
     return Op(
         name=name, op_class="activation", shapes=(("width", width), ("gated", int(gated)), ("smooth", int(smooth)))
     )
 
 
-def elementwise_op(name: str, op_class: str, width: int) -> Op:
+def elementwise_op(name: str, op_class: str, width: float) -> Op:
     """An op class that works element by element."""
     return Op(name=name, op_class=op_class, shapes=(("width", width),))

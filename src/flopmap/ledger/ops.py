@@ -142,16 +142,21 @@ def _experts(experts: Experts, hidden: int) -> Iterator[Op]:
     inner = experts.latent or hidden
     if experts.latent:
         yield gemm_op(f"{experts.name}.latent_in", hidden, inner, bias=experts.shared_bias)
+    top_k = experts.top_k / experts.ranks if experts.ranks > 1 else experts.top_k
     shapes = (
         ("d_in", inner),
         ("width", experts.width),
-        ("experts", experts.experts),
-        ("top_k", experts.top_k),
+        ("experts", experts.experts // experts.ranks),
+        ("top_k", top_k),
         ("gated", int(experts.gated)),
         ("bias", int(experts.bias)),
     )
-    yield Op(name=f"{experts.name}.experts", op_class="moe-experts", shapes=shapes, weights="weights")
-    routed = experts.top_k * experts.width
+    if experts.replicas == 1:
+        yield Op(name=f"{experts.name}.experts", op_class="moe-experts", shapes=shapes, weights="weights")
+    else:
+        gathered = (*shapes, ("replicas", experts.replicas))
+        yield Op(name=f"{experts.name}.experts", op_class="spread-experts", shapes=gathered, weights="weights")
+    routed = top_k * experts.width * experts.replicas
     yield activation_op(f"{experts.name}.activation", routed, gated=experts.gated, smooth=experts.smooth)
     if experts.shared_width:
         shared = FeedForward(
@@ -160,7 +165,7 @@ def _experts(experts: Experts, hidden: int) -> Iterator[Op]:
         yield from _feed_forward(f"{experts.name}.shared", shared, hidden)
     if experts.shared_gate:
         yield gemm_op(f"{experts.name}.shared_gate", hidden, 1)
-    yield elementwise_op(f"{experts.name}.combine", "residual", experts.top_k * inner)
+    yield elementwise_op(f"{experts.name}.combine", "residual", top_k * inner * experts.replicas)
     if experts.latent:
         yield gemm_op(f"{experts.name}.latent_out", inner, hidden, bias=experts.shared_bias)
 
@@ -205,7 +210,8 @@ def _piece(piece: Piece) -> Op:
 def _before(architecture: Architecture) -> Iterator[Op]:
     width, scaled = architecture.embedding_width, int(architecture.embedding_scaled)
     if architecture.vocab and architecture.embedding != "none":
-        rows = (("rows", architecture.vocab), ("width", width), ("scaled", scaled))
+        share = width // architecture.vocab_ranks  # of each row: ranks share words, and so what a step looks up
+        rows = (("rows", architecture.vocab), ("width", share), ("scaled", scaled))
         stored = ("stored", int(architecture.embedding == "own"))
         yield Op(name="embedding", op_class="embedding", shapes=(*rows, stored))
     if architecture.positions:
@@ -225,7 +231,10 @@ def _after(architecture: Architecture) -> Iterator[Op]:
     width = architecture.head_width or architecture.embedding_width
     if architecture.head_width is None and width != architecture.hidden:
         yield gemm_op("project_out", architecture.hidden, width)
-    stored, words = int(not architecture.tied), architecture.head_vocab or architecture.vocab
+    stored, words = (
+        int(not architecture.tied),
+        -(-(architecture.head_vocab or architecture.vocab) // architecture.vocab_ranks),
+    )
     head = (("d_in", width), ("d_out", words), ("bias", int(architecture.head_bias)), ("stored", stored))
     yield Op(name="lm_head", op_class="lm-head", shapes=head)
     capped = ("capped", int(architecture.logits_capped))

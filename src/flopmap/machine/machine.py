@@ -26,7 +26,7 @@ class MachineError(ValueError):
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """``count`` equal parts. Plans over several parts are not counted yet, so count is 1."""
+    """``count`` equal parts."""
 
     part: Part
     count: int = 1
@@ -43,11 +43,8 @@ def read_machine(text: str, book: Book) -> Machine:
     if book.find("parts", name.partition("@")[0]) is None and _is_machine(name, book):
         machine = book.record(MachineRecord, name)
         name, count = machine.part, machine.count * count
-    if count != 1:
-        of = f" ({count} x {name})" if machine else ""
-        raise MachineError(f"--on {text}{of}: plans over several parts are not counted yet; give one part")
     part = read_part(name, book)
-    return Machine(part=part if machine is None else linked(part, machine))
+    return Machine(part=part if machine is None else linked(part, machine), count=count)
 
 
 def _is_machine(name: str, book: Book) -> bool:

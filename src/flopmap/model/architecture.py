@@ -135,6 +135,7 @@ class Experts(msgspec.Struct, frozen=True, kw_only=True):
     ``shared_width`` is the width of all shared experts together (0 for none); ``shared_gate`` scales them by a learned
     gate. Where ``latent`` is not 0, routed experts work on a projection of that width, and another leads back.
     ``router`` is False where the layer's pieces hold a router that is more than one matrix.
+    ``ranks`` hold the experts between them, and take the tokens of as many ``replicas`` of the rest of the model.
     """
 
     name: str = "moe"
@@ -150,12 +151,15 @@ class Experts(msgspec.Struct, frozen=True, kw_only=True):
     shared_bias: bool = False
     latent: int = 0
     router: bool = True
+    ranks: int = 1
+    replicas: int = 1
 
 
 class Linear(msgspec.Struct, frozen=True, kw_only=True):
     """A projection that is no part of the usual blocks. ``shared`` has its parameters counted elsewhere.
 
-    ``head``: a part of the LM head, for the positions whose logits are wanted alone.
+    ``head``: a part of the LM head, for the positions whose logits are wanted alone. ``summed``: a rank's share of the
+    rows, whose products are added up over ranks.
     """
 
     name: str
@@ -164,6 +168,7 @@ class Linear(msgspec.Struct, frozen=True, kw_only=True):
     bias: bool = False
     shared: bool = False
     head: bool = False
+    summed: bool = False
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -321,6 +326,7 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     outside the layers. An encoder is not ``generative``: it has no cache, and a ``head`` only where it predicts words.
     ``images`` is how its processor makes tokens of a picture; where that is all it reads, ``vocab`` is 0.
     What drafts for another model takes the ``target``'s embedding, or has none. ``head_vocab``: the head's own words.
+    ``vocab_ranks`` share the table of the embedding and the head's matrix.
     """
 
     family: str
@@ -345,6 +351,7 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     before: tuple[Piece, ...] = ()
     after: tuple[Piece, ...] = ()
     images: Images | None = None
+    vocab_ranks: int = 1
 
     @property
     def longest(self) -> int:

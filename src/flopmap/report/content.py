@@ -45,7 +45,7 @@ def headline(verdict: Verdict) -> str:
     floor = verdict.pricing.operation_seconds
     binding = WORDS[verdict.bound_by]
     share = percent(verdict.elasticity[verdict.bound_by])
-    part = verdict.pricing.scenario.machine.part.id
+    part = where_it_runs(verdict)
     if verdict.measured and verdict.over_floor is not None:
         measured = seconds(verdict.measured.seconds)
         if verdict.causes and verdict.causes[0].cause == "impossible input":
@@ -91,6 +91,12 @@ def need(verdict: Verdict) -> str:
     return f"{held}{cache} in {amount(memory.capacity_bytes, 'B')}"
 
 
+def unfit(verdict: Verdict) -> str:
+    """That it does not fit, and how many parts the weights need at least."""
+    least, plan = verdict.memory.least_parts, verdict.pricing.scenario.plan
+    return f"does not fit; the weights need {least:,} parts or more" if least > 1 and not plan else "does not fit"
+
+
 def subject(verdict: Verdict) -> str:
     """The scenario in one line."""
     scenario = verdict.pricing.scenario
@@ -111,8 +117,14 @@ def subject(verdict: Verdict) -> str:
         what.append(f"{scenario.images:,} image{'s' * (scenario.images > 1)} of {scenario.image_tokens:,} tokens")
     what += beside(verdict)
     engine = scenario.engine.id + (", eager" if scenario.eager else "")
-    where = f"{scenario.model.name} ({formats}) on {scenario.machine.part.id}"
+    where = f"{scenario.model.name} ({formats}) on {where_it_runs(verdict)}"
     return f"{where} | {scenario.phase}, {', '.join(what)} | engine: {engine}"
+
+
+def where_it_runs(verdict: Verdict) -> str:
+    """The part, or the parts and their plan."""
+    machine, plan = verdict.pricing.scenario.machine, verdict.pricing.scenario.plan
+    return f"{plan.parts} x {machine.part.id}, {plan}" if plan else machine.part.id
 
 
 def beside(verdict: Verdict) -> list[str]:
@@ -249,8 +261,10 @@ def account(verdict: Verdict) -> Table:
     """The totals: FLOP, bytes by kind, memory, utilisation."""
     pricing, memory = verdict.pricing, verdict.memory
     kinds = [(KIND_NAMES.get(kind, kind), pricing.totals[kind]) for kind in DEVICE_BYTES if pricing.totals[kind]]
+    model = pricing.entire.totals
     rows = [
-        ("parameters", f"{pricing.totals['parameters']:,.0f}", f"{pricing.totals['active']:,.0f} multiply a token"),
+        ("parameters", f"{model['parameters']:,.0f}", f"{model['active']:,.0f} multiply a token"),
+        *planned(verdict),
         ("matrix FLOP", amount(pricing.totals["matrix"], "FLOP"), f"{pricing.totals['matrix']:,.0f}"),
         (
             "bytes moved",
@@ -258,7 +272,7 @@ def account(verdict: Verdict) -> Table:
             ", ".join(f"{name} {amount(value, 'B')}" for name, value in kinds),
         ),
         ("launches", f"{pricing.totals['launches']:,.0f}", "kernels, one an op"),
-        ("memory", need(verdict), "fits" if memory.fits else "does not fit"),
+        ("memory", need(verdict), "fits" if memory.fits else unfit(verdict)),
         ("cache a token", amount(memory.kv_bytes_per_token, "B"), f"{memory.kv_bytes_per_token:,.0f} B"),
     ]
     if memory.max_sequences is not None:
@@ -269,6 +283,28 @@ def account(verdict: Verdict) -> Table:
     rows.append(("throughput", f"{tokens_per_second(verdict, used)} tokens/s", when))
     rows += drafted(verdict) + adapted(verdict)
     return Table("Account of the step", ("", "", ""), rows)
+
+
+def planned(verdict: Verdict) -> list[tuple[str, str, str]]:
+    """What a part of a plan holds and sends; all that follows is one part's."""
+    pricing, plan = verdict.pricing, verdict.pricing.scenario.plan
+    if plan is None:
+        return []
+    links = ", ".join(
+        f"{wire.name} {amount(wire.bytes_per_second, 'B/s')}" if wire.bytes_per_second else wire.name
+        for wire in plan.wires
+    )
+    held = f"{pricing.held.totals['parameters']:,.0f}"
+    return [
+        (
+            "on each part",
+            held,
+            "parameters; what follows is of one part, over all stages"
+            if plan.pipeline > 1
+            else "parameters; what follows is of one part",
+        ),
+        ("sent", amount(pricing.totals["link"], "B"), f"over {links}" if pricing.totals["link"] else ""),
+    ]
 
 
 def drafted(verdict: Verdict) -> list[tuple[str, str, str]]:

@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 KIND_NAMES = {"kv_traffic": "kv", "logit_traffic": "logits"}
-TERM_RESOURCE = {"matrix_peak": "matrix", "vector_peak": "vector", "exp_rate": "exp"}
+TERM_RESOURCE = {
+    "matrix_peak": "matrix",
+    "vector_peak": "vector",
+    "exp_rate": "exp",
+    "link_bandwidth": "link",
+    "link_latency": "hops",
+}
 
 
 def whole(number: Any) -> Any:
@@ -32,7 +38,8 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "scenario": scenario_data(verdict),
-        "parameters": parameter_data(pricing),
+        "plan": plan_data(pricing),
+        "parameters": parameter_data(pricing.entire),
         "memory": {name: whole(value) for name, value in to_data(verdict.memory).items()},
         "step": step_data(pricing),
         "totals": totals_data(pricing),
@@ -90,6 +97,18 @@ def scenario_data(verdict: Verdict) -> dict[str, Any]:
         "cached_len": scenario.cached_len,
         "images": scenario.images,
         "image_tokens": scenario.image_tokens,
+    }
+
+
+def plan_data(pricing: Pricing) -> dict[str, Any] | None:
+    """The plan over several parts: its sizes, stages and links, and the parameters that the fullest part holds."""
+    plan = pricing.scenario.plan
+    if plan is None:
+        return None
+    return {
+        **to_data(plan),
+        "parts": plan.parts,
+        "parameters_per_part": whole(pricing.held.totals["parameters"]),
     }
 
 

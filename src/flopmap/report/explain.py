@@ -23,6 +23,7 @@ UNITS = {
     "matrix": "FLOP",
     "vector": "FLOP",
     "exp": "op",
+    "hops": "messages",
     "launches": "launches",
     "parameters": "parameters",
     "active": "parameters",
@@ -99,7 +100,7 @@ def _times(line: PricedLine, pricing: Pricing, book: Book) -> Iterator[str]:
     part = pricing.scenario.machine.part
     known: dict[str, Any] = {
         **pricing.rates.values,
-        "matrix_peak": pricing.rates.matrix[line.line.math],
+        **pricing.rates.of(line.line),
     }
     known |= {**line.costs, "device_bytes": line.device_bytes}
     formulas = {"memory_seconds": parse_once("device_bytes / bandwidth")} | {
@@ -124,4 +125,11 @@ def _rate_sources(line: PricedLine, pricing: Pricing) -> str:
         (f"matrix {line.line.math}", matrix_peak(part, line.line.math, sheet=sheet)),
     ]
     rates += [("vector", vector_peak(part)), ("exp", part.exp_per_second)]
-    return ", ".join(f"{name} {figure.value:.5g} ({figure.source})" for name, figure in rates if figure is not None)
+    named = [f"{name} {figure.value:.5g} ({figure.source})" for name, figure in rates if figure is not None]
+    plan = pricing.scenario.plan
+    named += [
+        f"{wire.name} {wire.bytes_per_second:.5g} ({wire.source})"
+        for wire in (plan.wires if plan and line.costs["link"] else ())
+        if wire.level == line.line.op.level and wire.bytes_per_second
+    ]
+    return ", ".join(named)

@@ -26,7 +26,10 @@ TITLES = {
     "readings": "Readings",
     "measurements": "Measurements",
     "crossovers": "Measured crossovers",
+    "efficiency": "Efficiency of kernels",
     "traps": "Traps",
+    "kernels": "Names of kernels",
+    "claims": "Claims",
     "sources": "Sources",
 }
 OTHER_PAGES = {
