@@ -154,7 +154,7 @@ def test_a_plot_follows_its_sliders(page: Any, root: Path) -> None:
 
 def test_lists_filter_and_say_how_many(page: Any, root: Path, book: Book) -> None:
     page.goto(f"{root.as_uri()}/flops/index.html#bound=interconnect")
-    assert page.inner_text("#count") == f"1 of {len(book.ids('flops'))} records"
+    assert page.inner_text("#count") == f"9 of {len(book.ids('flops'))} records"
     page.select_option("select[name=bound]", "memory")
     page.select_option("select[name=phase]", "decode")
     page.fill("input[name=words]", "latent attention")

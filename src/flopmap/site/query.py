@@ -52,11 +52,13 @@ COUNTS: tuple[str, ...] = (
     "video_frames",
 )
 COUNTS += ("block_length", "diffusion_steps", "lora_rank", "max_loras")
+COUNTS += ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "expert_parallel_size")
 READERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(COUNTS, parse_count),
     "image_size": parse_size,
     "acceptance_rate": _share,
     "enforce_eager": _flag,
+    "enable_expert_parallel": _flag,
     "phase": _phase,
 }
 TEXTS = ("model", "on", "dtype", "quantization", "kv_cache_dtype", "engine", "speculative_config", "lora_modules")

@@ -40,6 +40,8 @@ def why_page(book: Book) -> Page:
         _number("batch_size", "batch", FIRST["batch_size"]),
         _number("context_len", "context", FIRST["context_len"]),
         _number("input_len", "prompt"),
+        _number("tensor_parallel_size", "tensor ranks"),
+        _number("pipeline_parallel_size", "stages"),
         _choice("dtype", ["bf16", "fp16", "fp32"]),
         _choice("quantization", weights, label="weights"),
         _choice("kv_cache_dtype", cache, label="cache"),
