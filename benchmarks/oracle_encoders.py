@@ -3,7 +3,8 @@
 The types are those that transformers maps for masked language models, sequence classification, plain models (for the
 types of the first two) and sequence-to-sequence. Each is built from its default config cut to a few layers:
 parameters, and the FLOP of one pass over 64 tokens; of an encoder-decoder those of its encoder over 64 tokens, and of
-the whole with 8 tokens of the decoder. Like its neighbours this file imports nothing of flopmap.
+the whole with 8 tokens of the decoder; of a model that hears those of its tower for 30 s of sound. Like its neighbours
+this file imports nothing of flopmap.
 
     pip install torch==2.13.0 transformers==5.24.0 ruamel.yaml
     python benchmarks/oracle_encoders.py                     # all: some minutes
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import inspect
 import json
 import logging
 import multiprocessing
@@ -23,6 +25,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import transformers
 from oracle_types import (
@@ -46,6 +49,9 @@ Model = Any
 ROOT = Path(__file__).resolve().parent.parent
 TOKENS, TARGETS, LAYERS = 64, 8, 2
 SECONDS = 120
+FRAMES, SECONDS_OF_WINDOW, RATE = 3000, 30, 16_000  # of a window, and samples a second
+SOUNDS = (0.1, 0.5, 7.3, 12.01, 29.99, 30, 30.01, 45, 61.7, 150)  # seconds
+HEARS = ("audioflamingo3", "glmasr", "moss_transcribe_diarize", "musicflamingo", "qwen2_audio", "voxtral")
 MAPPINGS = {
     "masked": auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
     "sequence": auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
@@ -95,6 +101,56 @@ def ids(count: int) -> Any:
     return torch.full((1, count), TOKEN, dtype=torch.long, device="meta")
 
 
+def heard(model: Model) -> Fields:
+    """Count the tower of a model that hears, and what leads to its words, for one window of 30 seconds."""
+    parts = dict(model.model.named_children())
+    tower = next(part for name, part in parts.items() if "audio" in name)
+    projector = next(part for name, part in parts.items() if "projector" in name)
+    width = next(part.in_features for part in projector.modules() if isinstance(part, torch.nn.Linear))
+    sound = {"input_features": torch.zeros((1, tower.config.num_mel_bins, FRAMES), device="meta")}
+    if "input_features_mask" in inspect.signature(tower.forward).parameters:
+        sound["input_features_mask"] = torch.ones((1, FRAMES), dtype=torch.long, device="meta")
+        # the window is full, and a mask that looks at values cannot be made without any
+        vars(sys.modules[type(tower).__module__])["create_bidirectional_mask"] = lambda **_: None
+
+    def whole(**inputs: Any) -> Any:
+        return projector(tower(**inputs).last_hidden_state.reshape(-1, width))
+
+    with Ledger(model) as ledger, torch.no_grad(), torch.device("meta"):
+        whole(**sound)
+    return {"by_op": ledger.report()["by_op"]}
+
+
+def placeholders(model: Model) -> list[list[float]]:
+    """Count the tokens that stand for sounds of some seconds, where the processor or the tower says how many."""
+    kind = model.config.model_type
+    tower = model.model.audio_tower
+    made = getattr(transformers, type(model).__name__.replace("ForConditionalGeneration", "Processor"))
+    if kind == "voxtral":  # its tokens come from another tokenizer
+        return []
+    processor = object.__new__(made)
+    processor.audio_merge_size = 4
+    extractor = transformers.WhisperFeatureExtractor(feature_size=tower.config.num_mel_bins)
+    pairs: list[list[float]] = []
+    for seconds in SOUNDS if kind != "qwen2_audio" else [short for short in SOUNDS if short <= SECONDS_OF_WINDOW]:
+        sound, size = np.zeros(round(seconds * RATE), dtype=np.float32), SECONDS_OF_WINDOW * RATE
+        windows = [sound[start : start + size] for start in range(0, len(sound), size)]
+        made_of = extractor(windows, sampling_rate=RATE, padding="max_length", return_attention_mask=True)
+        frames = torch.tensor(made_of["attention_mask"]).sum(-1)
+        if kind == "qwen2_audio":
+            count = tower._get_feat_extract_output_lengths(frames)[1]  # noqa: SLF001
+        elif kind == "moss_transcribe_diarize":
+            mapping = torch.zeros(len(windows), dtype=torch.long)
+            count = processor._get_audio_token_length(frames, mapping)
+            processor.audio_tokens_per_second, processor.time_marker_every_seconds = 12.5, 2
+            processor.audio_token = "<"  # noqa: S105 - a token of text
+            count = torch.tensor(len(processor.replace_audio_token({"num_audio_tokens": count}, 0)))
+        else:
+            count = processor._get_audio_token_length(frames.sum()[None])
+        pairs.append([seconds, int(count)])
+    return pairs
+
+
 def counted(task: str, model: Model) -> Fields:
     """Count the passes of a model."""
     if task not in ("seq2seq", "speech"):
@@ -106,7 +162,10 @@ def counted(task: str, model: Model) -> Fields:
             "encoder": passed(encoder, input_features=sound),
             "pass": passed(model, input_features=sound, decoder_input_ids=ids(TARGETS), use_cache=False),
         }
-    return {
+    tower: Fields = {}
+    if model.config.model_type in HEARS:
+        tower = {"tower": heard(model), "tokens": placeholders(model)}
+    return tower | {
         "encoder": passed(encoder, input_ids=ids(TOKENS)),
         "pass": passed(model, input_ids=ids(TOKENS), decoder_input_ids=ids(TARGETS), use_cache=False),
     }

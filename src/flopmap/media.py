@@ -1,4 +1,4 @@
-"""The media of a request: what its images and videos add to a step."""
+"""The media of a request: what its images, videos and sounds add to a step."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 DEFAULT_SIZE = (1024, 1024)
 MAX_IMAGES = 100_000
 MAX_SIDE = 100_000
+DEFAULT_SECONDS = 30.0
+MAX_SECONDS = 1_000_000
 
 
 def images(
@@ -58,6 +60,30 @@ def images(
     return (medium,) * count
 
 
+def sound(
+    architecture: Architecture, seconds: float | None, notes: list[str], *, wanted: bool
+) -> tuple[tuple[Medium, ...], float]:
+    """The sound of one sequence and its length: of so many seconds, or of 30 where one is ``wanted`` and heard.
+
+    Raises :class:`MediumError` with the flag and its value.
+    """
+    if seconds is None:
+        if not wanted or architecture.sounds is None:
+            return (), 0.0
+        seconds = DEFAULT_SECONDS
+        notes.append(f"a sound of {seconds:g} s a sequence: no length is given")
+    if architecture.sounds is None:
+        raise MediumError(f"--audio-seconds {seconds:g}: {architecture.family} models take no sound beside their text")
+    if not 0 < seconds <= MAX_SECONDS:
+        raise MediumError(f"--audio-seconds {seconds:g}: out of range (accepted: more than 0, up to {MAX_SECONDS:,})")
+    try:
+        medium = architecture.sounds.of(seconds)
+    except MediumError as error:
+        raise MediumError(f"--audio-seconds {error}") from None
+    notes.append(f"{seconds:g} s of sound: {_tokens(medium)}, as the model's processor makes them")
+    return (medium,), seconds
+
+
 def counted(count: int, width: int, height: int, frames: int | None) -> str:
     """``2 images of 1280x720``."""
     what = f"video{'s' * (count != 1)} of {frames} frames" if frames else f"image{'s' * (count != 1)}"
@@ -83,7 +109,7 @@ def tower_groups(media: Iterable[Medium], batch: int) -> tuple[Group, ...]:
     )
 
 
-def image_tokens(media: Iterable[Medium]) -> int:
+def media_tokens(media: Iterable[Medium]) -> int:
     """Tokens that media add to a prompt."""
     return sum(medium.tokens for medium in media)
 

@@ -44,6 +44,14 @@ def parse_seconds(text: str) -> float:
     return _positive(text, number * SECONDS[unit])
 
 
+def parse_number(text: str) -> float:
+    """A positive number without a unit, such as ``12.5``."""
+    number, unit = _split(text)
+    if number is None or unit:
+        raise QuantityError(f"{shown(text)} is not a number (accepted: 30, 12.5)")
+    return _positive(text, number)
+
+
 def parse_tokens_per_second(text: str) -> float:
     """A throughput in tokens per second: ``227.8`` or ``227.8tok/s``."""
     number, unit = _split(text)

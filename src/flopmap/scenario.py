@@ -17,7 +17,7 @@ from flopmap.decoding import (
     read_speculation,
 )
 from flopmap.machine.machine import Machine, read_machine
-from flopmap.media import image_tokens, images, step_with_media
+from flopmap.media import images, media_tokens, sound, step_with_media
 from flopmap.model.architecture import Architecture
 from flopmap.model.media import MediumError
 from flopmap.model.reading import Checkpoint, read_model
@@ -59,7 +59,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     step: Step
     conventions: dict[str, str]
     images: int = 0
-    image_tokens: int = 0
+    audio_seconds: float = 0.0
+    media_tokens: int = 0
     speculation: Speculation | None = None
     draft_precision: Precision | None = None
     blocks: Blocks | None = None
@@ -73,7 +74,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     def tokens(self) -> float:
         """Tokens that the step brings its users: at least those ``kept`` in decode, else those of the input."""
         if self.phase in ("prefill", "encode"):
-            return self.batch_size * (self.input_len or self.image_tokens)
+            return self.batch_size * (self.input_len or self.media_tokens)
         return self.batch_size * self.kept[0]
 
 
@@ -96,6 +97,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     images: int | None = None
     image_size: tuple[int, int] | None = None
     video_frames: int | None = None
+    audio_seconds: float | None = None
     speculative_config: str | None = None
     acceptance_rate: float | None = None
     block_length: int | None = None
@@ -129,7 +131,7 @@ def make(request: Request, book: Book) -> Scenario:
     blocks = read_blocks(*asked, architecture.denoising, architecture.family, notes)
     adapters = read_adapters(request.lora_modules, request.lora_rank, request.max_loras, architecture)
     engine = book.record(Engine, request.engine or DEFAULT_ENGINE)
-    media = _media(request, checkpoint, notes)
+    media, seconds = _media(request, checkpoint, notes)
     plan, share = _plan(request, machine, checkpoint, engine, notes), request
     if plan:
         share = _share_of(request, plan, notes, beside={"--speculative-config": speculation, "--lora-rank": adapters})
@@ -160,8 +162,9 @@ def make(request: Request, book: Book) -> Scenario:
         cached_len=request.cached_len,
         step=step,
         conventions=conventions,
-        images=len(media),
-        image_tokens=image_tokens(media),
+        images=len(media) - bool(seconds),
+        audio_seconds=seconds,
+        media_tokens=media_tokens(media),
         speculation=speculation,
         draft_precision=drafter,
         blocks=blocks,
@@ -232,13 +235,14 @@ def _conventions(request: Request, book: Book, checkpoint: Checkpoint) -> dict[s
 # -- step -------------------------------------------------------------------------------------------------------------
 
 
-def _media(request: Request, checkpoint: Checkpoint, notes: list[str]) -> tuple[Medium, ...]:
-    """The images of one sequence."""
+def _media(request: Request, checkpoint: Checkpoint, notes: list[str]) -> tuple[tuple[Medium, ...], float]:
+    """The images and the sound of one sequence, and how many seconds that has."""
     said: list[str] = []
     try:
         wanted = request.phase == "encode" or not checkpoint.architecture.vocab
         asked = (request.images, request.image_size, request.video_frames)
         media = images(checkpoint.architecture, *asked, said, wanted=wanted)
+        heard, seconds = sound(checkpoint.architecture, request.audio_seconds, notes, wanted=wanted)
     except MediumError as error:
         raise ScenarioError(str(error)) from None
     if media and not checkpoint.processor and checkpoint.architecture.vocab:
@@ -246,7 +250,7 @@ def _media(request: Request, checkpoint: Checkpoint, notes: list[str]) -> tuple[
             "limits of the image processor: its family's, since no preprocessor_config.json lies beside the config"
         )
     notes.extend(said)
-    return media
+    return media + heard, seconds
 
 
 def _step(
@@ -290,12 +294,13 @@ def _step_with_media(
 ) -> Step:
     """Media go through the towers in the step that reads the prompt; a decode step finds their tokens in the cache."""
     context = _context(request, notes) if phase in ("decode", "mixed") else None
+    what = "images" if request.audio_seconds is None else "sound"
     if context is not None and request.context_len is None:
-        context += image_tokens(media)
-        notes.append(f"context {context:,} tokens: {image_tokens(media):,} of images with it")
-    prompt = _prompt(request, notes) + image_tokens(media) if phase in ("prefill", "mixed") else None
+        context += media_tokens(media)
+        notes.append(f"context {context:,} tokens: {media_tokens(media):,} of {what} with it")
+    prompt = _prompt(request, notes) + media_tokens(media) if phase in ("prefill", "mixed") else None
     if prompt is not None:
-        notes.append(f"prompt {prompt:,} tokens: {image_tokens(media):,} of them of images")
+        notes.append(f"prompt {prompt:,} tokens: {media_tokens(media):,} of them of {what}")
     return step_with_media(media, batch, context, prompt, request.cached_len)
 
 

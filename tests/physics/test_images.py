@@ -67,7 +67,7 @@ def test_the_prefill_of_a_prompt_with_images_is_towers_and_a_longer_prompt(book:
     model = "Qwen/Qwen3-VL-8B-Instruct"
     both = priced(model, book, tmp_path, phase="prefill", input_len=100, images=2, image_size=(1280, 720))
     # 40 x 22 tokens of 32 pixels (720 is 22.5 of them: 22, as Python rounds halves to even)
-    assert both.scenario.image_tokens == 2 * 40 * 22
+    assert both.scenario.media_tokens == 2 * 40 * 22
     text = priced(model, book, tmp_path, phase="prefill", input_len=100 + 2 * 880)
     towers = priced(model, book, tmp_path, phase="encode", images=2, image_size=(1280, 720))
     for resource in ("matrix", "vector", "exp", "launches"):

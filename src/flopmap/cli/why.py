@@ -7,7 +7,14 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from flopmap.diagnosis.verdict import judge
-from flopmap.quantity import QuantityError, parse_count, parse_seconds, parse_size, parse_tokens_per_second
+from flopmap.quantity import (
+    QuantityError,
+    parse_count,
+    parse_number,
+    parse_seconds,
+    parse_size,
+    parse_tokens_per_second,
+)
 from flopmap.records.book import load, to_json
 from flopmap.scenario import PHASE_NAMES, Request
 from flopmap.step import ScenarioError
@@ -98,6 +105,8 @@ def _scenario_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--video-frames", metavar="N", type=typed(parse_count), help="each image is a video of N frames instead"
     )
+    heard = "seconds of sound of a sequence, beside its text"
+    group.add_argument("--audio-seconds", metavar="S", type=typed(parse_number), help=heard)
     group.add_argument("--dtype", default="auto", help="data type of activations and math (default: the config's)")
     group.add_argument(
         "-q", "--quantization", metavar="FORMAT", help="format of the layers' weights, such as fp8 or awq"

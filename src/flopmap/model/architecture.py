@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from flopmap.model.media import Images
+from flopmap.model.media import Images, Sounds
 
 
 class Norm(msgspec.Struct, frozen=True, kw_only=True):
@@ -324,7 +324,8 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     the pieces of ``after`` lead out, to a head that takes that width;
     ``positions`` are rows of a learned position table (0 for rotary or none). ``before`` and ``after`` are pieces
     outside the layers. An encoder is not ``generative``: it has no cache, and a ``head`` only where it predicts words.
-    ``images`` is how its processor makes tokens of a picture; where that is all it reads, ``vocab`` is 0.
+    ``images`` is how its processor makes tokens of a picture; where that is all it reads, ``vocab`` is 0. ``sounds`` is
+    how it makes those of a sound.
     What drafts for another model takes the ``target``'s embedding, or has none. ``head_vocab``: the head's own words.
     ``vocab_ranks`` share the table of the embedding and the head's matrix.
     """
@@ -351,6 +352,7 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     before: tuple[Piece, ...] = ()
     after: tuple[Piece, ...] = ()
     images: Images | None = None
+    sounds: Sounds | None = None
     vocab_ranks: int = 1
 
     @property

@@ -63,3 +63,10 @@ class Images(Protocol):
 
     def of(self, width: int, height: int, frames: int | None = None, /) -> Medium:
         """The medium. Raises :class:`MediumError` for what the processor refuses."""
+
+
+class Sounds(Protocol):
+    """A rule: what becomes of a sound."""
+
+    def of(self, seconds: float, /) -> Medium:
+        """The medium of a sound of that length. Raises :class:`MediumError` for what the processor refuses."""

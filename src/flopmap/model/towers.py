@@ -8,6 +8,7 @@ from flopmap.model.architecture import (
     Attention,
     Convolution,
     CrossAttention,
+    DenseConvolution,
     FeedForward,
     Linear,
     Row,
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 # how the names of their modules begin, at any depth
 NAMES = (
     *("visual", "vision", "image_newline", "embed_vision", "multi_modal_projector", "mm_projector", "connector"),
-    *("patch_merger", "perceiver", "aligner", "video_tower", "image_tower", "vit_", "merger"),
+    *("patch_merger", "perceiver", "aligner", "video_tower", "image_tower", "audio_tower", "vit_", "merger"),
 )
 
 
@@ -79,6 +80,8 @@ def _piece(piece: object) -> int:
         return piece.rows * piece.width
     if isinstance(piece, Convolution):
         return piece.channels * (piece.kernel * piece.per_channel + piece.bias)
+    if isinstance(piece, DenseConvolution):
+        return piece.d_out * (piece.kernel * piece.d_in + piece.bias)
     if isinstance(piece, CrossAttention):
         norm = _norm(piece.norm, piece.source_width) if piece.norm else 0
         return norm + _attention(piece.attention, piece.source_width, piece.source_width)

@@ -114,7 +114,9 @@ def subject(verdict: Verdict) -> str:
             f"prompt {scenario.input_len:,}" + (f" after {scenario.cached_len:,} cached" if scenario.cached_len else "")
         )
     if scenario.images and scenario.phase != "decode":
-        what.append(f"{scenario.images:,} image{'s' * (scenario.images > 1)} of {scenario.image_tokens:,} tokens")
+        what.append(f"{scenario.images:,} image{'s' * (scenario.images > 1)} of {scenario.media_tokens:,} tokens")
+    if scenario.audio_seconds and scenario.phase != "decode":
+        what.append(f"{scenario.audio_seconds:g} s of sound of {scenario.media_tokens:,} tokens")
     what += beside(verdict)
     engine = scenario.engine.id + (", eager" if scenario.eager else "")
     where = f"{scenario.model.name} ({formats}) on {where_it_runs(verdict)}"

@@ -96,7 +96,9 @@ def scenario_data(verdict: Verdict) -> dict[str, Any]:
         "input_len": scenario.input_len,
         "cached_len": scenario.cached_len,
         "images": scenario.images,
-        "image_tokens": scenario.image_tokens,
+        "image_tokens": scenario.media_tokens if scenario.images else 0,
+        "audio_seconds": scenario.audio_seconds,
+        "audio_tokens": scenario.media_tokens if scenario.audio_seconds else 0,
     }
 
 

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from flopmap.decoding import read_settings
 from flopmap.model.reading import looks_like_path
-from flopmap.quantity import QuantityError, parse_count, parse_seconds, parse_size, parse_tokens_per_second, shown
+from flopmap.quantity import (
+    QuantityError,
+    parse_count,
+    parse_number,
+    parse_seconds,
+    parse_size,
+    parse_tokens_per_second,
+    shown,
+)
 from flopmap.records.book import UnknownRecordError
 from flopmap.scenario import PHASE_NAMES, Request
 from flopmap.step import ScenarioError
@@ -56,6 +64,7 @@ COUNTS += ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size
 READERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(COUNTS, parse_count),
     "image_size": parse_size,
+    "audio_seconds": parse_number,
     "acceptance_rate": _share,
     "enforce_eager": _flag,
     "enable_expert_parallel": _flag,

@@ -315,6 +315,14 @@ AROUND: dict[str, tuple[str, ...]] = {
         "ovis2",
         "qianfan_ocr",
     ),
+    "sounds": (
+        "audioflamingo3",
+        "glmasr",
+        "moss_transcribe_diarize",
+        "musicflamingo",
+        "qwen2_audio",
+        "voxtral",
+    ),
 }
 AROUND_INDEX = {family: module for module, families in AROUND.items() for family in families}
 INDEX = {family: module for module, families in MODULES.items() for family in families}
