@@ -1,4 +1,4 @@
-"""Write docs/oracle.md: our counts beside the reference's, for every causal-LM and image-text type of transformers.
+"""Write docs/oracle.md: our counts beside those of transformers, for every type that generates, encodes or looks.
 
 python tools/oracle_table.py            # write the table
 python tools/oracle_table.py --check    # exit 1 when the table is not what it would write
@@ -23,6 +23,10 @@ from flopmap.scenario import Request, make
 from flopmap.step import ScenarioError
 
 ROOT = Path(__file__).parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+from tools.oracle_encoders import encoders_table  # noqa: E402 - found from there, also when this file is run
+
 ORACLE = ROOT / "tests" / "oracle"
 TABLE = ROOT / "docs" / "oracle.md"
 PRODUCTS = ("aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm")
@@ -75,7 +79,8 @@ def table(book: Book) -> str:
         f"{stated} with FLOP that differ for a stated reason, {refused} refused by name.\n\n"
     )
     head = "| type | parameters: ours | reference | FLOP: ours | torch | verdict |\n|" + " --- |" * 6 + "\n"
-    return HEAD + summary + head + "".join(f"| {' | '.join(cells)} |\n" for cells in rows) + image_table(book)
+    causal = HEAD + summary + head + "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
+    return causal + encoders_table(book) + image_table(book)
 
 
 def image_table(book: Book) -> str:

@@ -141,6 +141,8 @@ def make(request: Request, book: Book) -> Scenario:
     context = step.groups[-1].past + step.groups[-1].new if phase in ("decode", "mixed") else None
     main = [group for group in step.groups if group.stack == MAIN]
     chunk = main[0].new if main and phase != "decode" else None
+    if not main and not media:  # an encoder by itself: what it leaves to the decoder
+        chunk = sum(group.new for group in step.groups if group.stack in architecture.sources)
     drafter = None
     if speculation:
         step = drafted_step(speculation, checkpoint, phase, step, notes)

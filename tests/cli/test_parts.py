@@ -144,6 +144,7 @@ def test_words_are_searched_for_and_filters_narrow_them() -> None:
         ("vendr:amd", "'vendr:amd': unknown field 'vendr' (did you mean vendor?)"),
         ("h100-smx", "unknown part 'h100-smx'; nearest: h100-sxm, v100-sxm2, h800-sxm (all: flopmap parts)"),
         ("h100-sxm nosuch", "unknown part 'nosuch' (all: flopmap parts)"),
+        ("h100-sxm --measured", "--measured goes with --ridge"),
         ("h100-sxm --dtype fp8", "--dtype goes with --ridge; the filter for parts is dtype:fp8"),
         ("--ridge --contradictions", "argument --contradictions: not allowed with argument --ridge"),
         (
@@ -273,6 +274,20 @@ def test_a_table_of_ridges_has_a_row_for_every_type_of_math(book: Book) -> None:
     assert [row["dtype"] for row in found] == ["bf16", "fp16", "int8", "int4", "tf32", "fp64"]
     assert text("parts", "--ridge", "--dtype", "bf16", "kind:tpu").startswith("7 ridges of 7 parts")
     assert ridges([book.record(Part, "mi50")], book) == []  # no matrix unit
+
+
+def test_measured_crossovers_stand_beside_the_ridge(book: Book) -> None:
+    rows = {(row["part"], row["weights"]): row for row in data("parts", "--ridge", "--measured")}
+    # GEMMs of H100 leave memory at 273 tokens, of 295 by its ridge; those of H200 at 192, of 206
+    assert (rows["h100-sxm", "bf16"]["measured"], round(rows["h100-sxm", "bf16"]["batch"])) == (273, 295)
+    assert (rows["h200-sxm", "bf16"]["measured"], round(rows["h200-sxm", "bf16"]["batch"])) == (192, 206)
+    # fp8 doubles the peak and halves the bytes: the ridge stays, and kernels reach less of it
+    assert rows["h100-sxm", "fp8"]["batch"] == rows["h100-sxm", "bf16"]["batch"]
+    assert rows["h100-sxm", "fp8"]["over_ridge"] == pytest.approx(234 / 295.37, rel=1e-4)
+    assert len({part for part, _ in rows}) == len(book.ids("crossovers")) == 10
+    first = text("parts", "--ridge", "--measured", "--dtype", "fp8", "h100-sxm")
+    assert first.startswith("2 measured crossovers of 1 part\n")  # by tensor or token, and by block
+    assert data("parts", "--ridge", "--measured", "mi300x") == []
 
 
 def test_the_bits_of_a_data_type_are_in_its_name() -> None:

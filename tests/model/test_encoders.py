@@ -93,3 +93,13 @@ def test_a_window_of_sound_has_one_length(book: Book) -> None:
 def test_an_encoder_does_not_decode(book: Book) -> None:
     with pytest.raises(ScenarioError, match=r"--phase decode: no phase of bert models \(accepted: encode\)"):
         make(Request(model="bert-base", on="h100-sxm", phase="decode"), book)
+
+
+def test_what_an_encoder_encodes_is_what_it_is_fast_at(book: Book) -> None:
+    # 8 windows of 1500 tokens; a text of 512
+    sound = make(Request(model="whisper-tiny", on="l4", phase="encode", batch_size=8), book)
+    assert (sound.input_len, sound.tokens) == (1500, 8 * 1500)
+    text = make(Request(model="t5-base", on="l4", phase="encode", input_len=512), book)
+    assert text.tokens == 512
+    # a decode step brings a token, however much is remembered
+    assert make(Request(model="t5-base", on="l4", phase="decode"), book).tokens == 1

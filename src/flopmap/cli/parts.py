@@ -23,6 +23,7 @@ examples:
   flopmap parts 'bandwidth>3TB/s' dtype:fp8 vendor:amd
   flopmap parts kind:apu 'capacity>=64GB'
   flopmap parts --ridge h100-sxm b200-sxm
+  flopmap parts --ridge --measured
   flopmap parts --contradictions b300-sxm
 """
 
@@ -35,6 +36,9 @@ def add_arguments(parser: Parser, _name: str) -> None:
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--ridge", action="store_true", help="by data type: ridge, and the batch and prompt at it")
     shape.add_argument("--contradictions", action="store_true", help="figures for which sources print other values")
+    parser.add_argument(
+        "--measured", action="store_true", help="with --ridge: the batch by the ridge beside that of measured GEMMs"
+    )
     parser.add_argument("--dtype", choices=TYPES, help="with --ridge: only this data type")
 
 
@@ -42,6 +46,8 @@ def run(options: argparse.Namespace) -> int:
     """Print what is asked for."""
     if options.dtype and not options.ridge:
         raise ScenarioError("--dtype goes with --ridge; the filter for parts is dtype:fp8")
+    if options.measured and not options.ridge:
+        raise ScenarioError("--measured goes with --ridge")
     book = load(tuple(options.book))
     parts, one = select(options.words, book)
     if options.ridge:
@@ -86,6 +92,8 @@ def _table(rows: Sequence[Sequence[str]]) -> None:
 
 
 def _ridge(parts: Sequence[Part], book: Book, options: argparse.Namespace) -> int:
+    if options.measured:
+        return _measured(parts, book, options)
     found = report.ridges(parts, book, options.dtype)
     if options.json:
         print(to_json([row._asdict() for row in found]))
@@ -93,6 +101,17 @@ def _ridge(parts: Sequence[Part], book: Book, options: argparse.Namespace) -> in
     print(f"{_counted(len(found), 'ridge')} of {_counted(len({row.part for row in found}), 'part')}")
     _table(report.ridge_rows(found))
     print("\n".join(report.RIDGE_NOTES))
+    return 0
+
+
+def _measured(parts: Sequence[Part], book: Book, options: argparse.Namespace) -> int:
+    found = report.measured_ridges(parts, book, options.dtype)
+    if options.json:
+        print(to_json([row._asdict() for row in found]))
+        return 0
+    print(f"{_counted(len(found), 'measured crossover')} of {_counted(len({row.part for row in found}), 'part')}")
+    _table(report.measured_rows(found))
+    print("\n".join(report.MEASURED_NOTES))
     return 0
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from flopmap.machine.machine import bits, dtypes, matrix_peak
-from flopmap.quantity import amount, significant
+from flopmap.quantity import amount, percent, significant
 from flopmap.records.formula import value
 from flopmap.records.resolve import law
-from flopmap.records.types import Figure, Law, Part, Peak
+from flopmap.records.types import Crossover, Figure, Format, Law, Part, Peak
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -189,6 +189,68 @@ RIDGE_NOTES = (
     "ridge: FLOP a byte, peak over bandwidth. batch: tokens at which a weight GEMM leaves memory, with weights in the",
     "type of the math, or narrower and converted first. prompt: tokens at which causal attention leaves memory, with g",
     "query heads a key head, keys and values in the type of the math.",
+)
+
+
+class MeasuredRidge(NamedTuple):
+    """The batch at which weight GEMMs in a format leave memory: by the ridge, and in measured time.
+
+    8 in 10 of the measured ``shapes`` lie from ``low`` to ``high``; ``over_ridge`` is measured over ``batch``.
+    """
+
+    part: str
+    weights: str
+    batch: float
+    measured: float
+    low: float
+    high: float
+    over_ridge: float
+    shapes: int
+    source: str
+
+
+def measured_ridges(parts: Sequence[Part], book: Book, only: str | None = None) -> list[MeasuredRidge]:
+    """What measured GEMMs of the parts say of their ridges, where the book has measurements."""
+    found = []
+    by_math = {(row.part, row.dtype): row.matched for row in ridges(parts, book, only)}
+    for part in parts:
+        if book.find("crossovers", part.id) is None:
+            continue
+        for row in book.record(Crossover, part.id).batches:
+            weights = row.dtype.replace("_", "-")
+            batch = by_math.get((part.id, book.record(Format, weights).math[0]))
+            if batch is None:
+                continue
+            measured = (row.value, row.low, row.high, row.value / batch)
+            found.append(MeasuredRidge(part.id, weights, batch, *measured, row.shapes, row.source))
+    return found
+
+
+def measured_rows(found: Sequence[MeasuredRidge]) -> list[list[str]]:
+    """The rows of a table of measured ridges, its head first."""
+    head = ["part", "weights", "batch by the ridge", "measured", "8 in 10 shapes", "of the ridge", "shapes", "source"]
+    return [
+        head,
+        *(
+            [
+                row.part,
+                row.weights,
+                significant(row.batch),
+                significant(row.measured),
+                f"{row.low:.0f} to {row.high:.0f}",
+                percent(row.over_ridge),
+                str(row.shapes),
+                row.source,
+            ]
+            for row in found
+        ),
+    ]
+
+
+MEASURED_NOTES = (
+    "measured: the batch at which the time of GEMMs whose weights exceed on-chip memory leaves its plateau, the median",
+    "over shapes. Real kernels reach less of the peak than of the bandwidth, or the other way round: a batch below the",
+    "ridge says the former. The records of crossovers state the method; benchmarks/crossover.py derives them.",
 )
 
 
