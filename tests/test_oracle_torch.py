@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 ORACLE = ROOT / "tests" / "oracle"
 # one of each kind of layer: grouped, latent, experts, state space, linear, convolution, encoder's decoder
 TYPES = ["llama", "deepseek_v3", "mixtral", "mamba2", "qwen3_next", "lfm2", "gemma3_text", "bart"]
-ENCODERS = ["masked/bert", "sequence/xlm-roberta", "plain/modernbert", "seq2seq/t5", "speech/whisper"]
+ENCODERS = ["masked/bert", "sequence/xlm-roberta", "plain/modernbert", "seq2seq/t5", "seq2seq/glmasr", "speech/whisper"]
 IMAGES = ["qwen2_5_vl", "llava"]
 
 pytestmark = [
